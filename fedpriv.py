@@ -1,4 +1,5 @@
-"""fedpriv from Python: run sweeps, read their results, and audit a model that was trained elsewhere (docs/python.md).
+"""fedpriv from Python: run sweeps, read their results, and audit a model that was trained
+elsewhere (docs/python.md).
 
 results = fedpriv.run("sweeps/quickstart.yaml")     what `fedpriv run` does; results are in the folder "results"
 results = fedpriv.load("results/quickstart")        what an earlier run left

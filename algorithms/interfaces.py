@@ -1,7 +1,9 @@
-"""The contracts of the slots: one `Protocol` for each, and `Run`, the choice of a component for every slot.
+"""The contracts of the slots: one `Protocol` for each, and `Run`, the choice of a component for
+every slot.
 
-A component is a module. It must define what is abstract in its slot's contract; what else it leaves out, it gets from
-there (`datasets.components.Completed`). In shapes, d is the length of a model's parameters, b of its running statistics.
+A component is a module. It must define what is abstract in its slot's contract; what else it leaves
+out, it gets from there (`datasets.components.Completed`). In shapes, d is the length of a model's
+parameters, b of its running statistics.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 
 Problems = list[tuple[str, str]]
-"""Pairs of a field (dotted; empty for the component as a whole) and a sentence that continues the field's name."""
+"""Pairs of a field (dotted; empty for the component as a whole) and a sentence that continues
+the field's name.
+"""
 
 Metrics = dict[str, Any]
 """Metrics by name."""
@@ -41,10 +45,14 @@ State = dict[str, np.ndarray]
 """A component's own arrays by name, kept from round to round."""
 
 ClientInputs = dict[str, Any]
-"""Inputs of a client's objective besides a batch: client statistics by name, and dicts of tensors (``sent``, ``carry``)."""
+"""Inputs of a client's objective besides a batch: client statistics by name, and dicts of
+tensors (``sent``, ``carry``).
+"""
 
 Forward = Callable[..., Any]
-"""``forward(arrays, x, **options)``: logits [batch, classes] of a network with parameters ``arrays`` by name."""
+"""``forward(arrays, x, **options)``: logits [batch, classes] of a network with parameters
+``arrays`` by name.
+"""
 
 GradientStep = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """Fills the network's gradients for a batch of inputs and labels, and returns the batch's loss."""
@@ -58,8 +66,10 @@ class Outcome:
         rows: the rows of ``rounds.parquet``.
         spent: the privacy events of each round and model.
         sizes: [clients] number of training examples of each client.
-        canaries: the scores of an audit by canaries, arrays by name (`algorithms.auditing.finding`); empty without one.
-        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
+        canaries: the scores of an audit by canaries, arrays by name
+            (`algorithms.auditing.finding`); empty without one.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took
+            no part.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -88,34 +98,43 @@ class ComponentContract(BaseContract, Protocol):
 
     @staticmethod
     def resolve(config: Any, run: Run) -> Any:
-        """Return ``config`` with every ``auto`` replaced, which makes the choice part of the trial's identity."""
+        """Return ``config`` with every ``auto`` replaced, which makes the choice part of the
+        trial's identity.
+        """
         return config
 
     @staticmethod
     def problems(config: Any, run: Run) -> Problems:
-        """List the combinations with other components that cannot work; called after all components have been resolved."""
+        """List the combinations with other components that cannot work; called after all
+        components have been resolved.
+        """
         return []
 
     @staticmethod
     def settle(config: Any, run: Run, sizes: Ints) -> Any:
-        """Return ``config`` with what follows from the clients' numbers of training examples ``sizes`` [clients] filled in.
+        """Return ``config`` with what follows from the clients' numbers of training examples
+        ``sizes`` [clients] filled in.
 
-        It is called once the data are dealt, and what it fills in is no part of the trial's identity. Raises ValueError if
-        nothing can be filled in.
+        It is called once the data are dealt, and what it fills in is no part of the trial's
+        identity. Raises ValueError if nothing can be filled in.
         """
         return config
 
     @staticmethod
     def so_far(config: Any, run: Run, outcome: Outcome) -> Metrics:
-        """Compute what the rounds so far have spent, cheaply, because it is asked for in every round.
+        """Compute what the rounds so far have spent, cheaply, because it is asked for in every
+        round.
 
-        Of ``outcome``, ``rows`` has one entry for each of them, which is empty, and there are no canaries.
+        Of ``outcome``, ``rows`` has one entry for each of them, which is empty, and there are no
+        canaries.
         """
         return {}
 
     @staticmethod
     def final_metrics(config: Any, run: Run, outcome: Outcome) -> Metrics:
-        """Compute this component's metrics of the whole run from its rounds; None stands for an undefined value."""
+        """Compute this component's metrics of the whole run from its rounds; None stands for an
+        undefined value.
+        """
         return {}
 
 
@@ -126,10 +145,13 @@ class ModelContract(ComponentContract, Protocol):
         CONVOLUTIONAL: whether it has convolutions.
         BATCH_NORM: whether it has batch normalization.
         RANDOM: whether a forward pass draws random numbers in training (`algorithms.core.dropout`).
-        SLIM: whether its last stage can be slimmed (``forward(x, features=True)``, ``forward(x, narrow=width)``).
-        OWN_VALUES: whether initial values are those of its constructor (`algorithms.core.own_values`).
+        SLIM: whether its last stage can be slimmed (``forward(x, features=True)``, ``forward(x,
+            narrow=width)``).
+        OWN_VALUES: whether initial values are those of its constructor
+            (`algorithms.core.own_values`).
         VMAP: whether many clients can compute it at once (torch.func.vmap).
-        RAW: names of its parameters of several dimensions that are no layer's weight, such as a class token.
+        RAW: names of its parameters of several dimensions that are no layer's weight, such as a
+            class token.
     """
 
     CONVOLUTIONAL: bool
@@ -143,21 +165,29 @@ class ModelContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def build(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Build a module for examples of ``shape``; `algorithms.core.initialization` fills it, unless ``OWN_VALUES``."""
+        """Build a module for examples of ``shape``; `algorithms.core.initialization` fills it,
+        unless ``OWN_VALUES``.
+        """
 
     @staticmethod
     def parameters(config: Any, shape: tuple[int, ...], classes: int) -> int | None:
-        """Return the number of parameters, found without making them, for a model that fields can make huge; else None."""
+        """Return the number of parameters, found without making them, for a model that fields
+        can make huge; else None.
+        """
         return None
 
     @staticmethod
     def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
-        """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+        """Explain in a sentence why examples of ``shape`` cannot be used; return None if they
+        can.
+        """
         return None
 
     @staticmethod
     def remark(config: Any, run: Run) -> str | None:
-        """Return what a plan of ``run`` should say of the model; None if there is nothing to say."""
+        """Return what a plan of ``run`` should say of the model; None if there is nothing to
+        say.
+        """
         return None
 
 
@@ -165,24 +195,30 @@ class TrainingContract(ComponentContract, Protocol):
     """Local training of a client; `algorithms.engine` runs it.
 
     Attributes:
-        PRIVATE_STEPS: whether steps follow `private_gradient` instead of the objective's own gradient.
+        PRIVATE_STEPS: whether steps follow `private_gradient` instead of the objective's own
+            gradient.
     """
 
     PRIVATE_STEPS: ClassVar[bool] = False
 
     @staticmethod
     @abstractmethod
-    def schedule(config: Any, examples: int, chosen_with: Ints | None, rng: np.random.Generator) -> Ints:
-        """Draw all batches of a client's round: positions in its ``examples`` (a number), [steps, batch], padded with -1.
+    def schedule(
+        config: Any, examples: int, chosen_with: Ints | None, rng: np.random.Generator
+    ) -> Ints:
+        """Draw all batches of a client's round: positions in its ``examples`` (a number),
+        [steps, batch], padded with -1.
 
-        ``chosen_with`` are positions of the examples with which the client chose its model; None stands for all. ``rng`` is
-        the client's own generator of this round.
+        ``chosen_with`` are positions of the examples with which the client chose its model; None
+        stands for all. ``rng`` is the client's own generator of this round.
         """
 
     @staticmethod
     @abstractmethod
     def one_epoch(config: Any, examples: int, rng: np.random.Generator) -> Ints:
-        """Draw the batches of one pass over ``examples`` examples: positions [steps, batch], padded with -1."""
+        """Draw the batches of one pass over ``examples`` examples: positions [steps, batch],
+        padded with -1.
+        """
 
     @staticmethod
     def learning_rate(config: Any, round_: int) -> float:
@@ -191,14 +227,21 @@ class TrainingContract(ComponentContract, Protocol):
 
     @staticmethod
     def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
-        """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if they can."""
+        """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if
+        they can.
+        """
         if config.augment == "none" or len(shape) == 3:
             return None
-        return f"training.augment {config.augment} moves images [channels, height, width]; examples have shape {shape}"
+        return (
+            f"training.augment {config.augment} moves images [channels, height, width]; "
+            f"examples have shape {shape}"
+        )
 
     @staticmethod
     def remark(config: Any, run: Run) -> str | None:
-        """Return what a plan of ``run`` should say of the training; None if there is nothing to say."""
+        """Return what a plan of ``run`` should say of the training; None if there is nothing to
+        say.
+        """
         return None
 
     @staticmethod
@@ -207,8 +250,12 @@ class TrainingContract(ComponentContract, Protocol):
         return False
 
     @staticmethod
-    def private_gradient(config: Any, network: Network, examples: int, noise: torch.Generator) -> GradientStep:
-        """Return the gradient of private steps, for a client with ``examples`` examples; used if ``PRIVATE_STEPS`` is True."""
+    def private_gradient(
+        config: Any, network: Network, examples: int, noise: torch.Generator
+    ) -> GradientStep:
+        """Return the gradient of private steps, for a client with ``examples`` examples; used if
+        ``PRIVATE_STEPS`` is True.
+        """
         raise TypeError("this component defines no private steps")
 
 
@@ -216,8 +263,9 @@ class ClusteringContract(ComponentContract, Protocol):
     """The clients' choice among the server's models.
 
     Attributes:
-        SORTS_LIKE: the component, this one or another with the fields of `ClusteredConfig`, whose choices are those of this
-            one while risk does not count; empty: none is known. Initializations are compared once for all that name it.
+        SORTS_LIKE: the component, this one or another with the fields of `ClusteredConfig`, whose
+            choices are those of this one while risk does not count; empty: none is known.
+            Initializations are compared once for all that name it.
     """
 
     SORTS_LIKE: ClassVar[str] = ""
@@ -230,21 +278,29 @@ class ClusteringContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def choose(config: Any, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
-        """Choose each client's model [clients], and return what each model costs it [clients, clusters] as well."""
+        """Choose each client's model [clients], and return what each model costs it [clients,
+        clusters] as well.
+        """
 
     @staticmethod
     def starts(config: Any) -> Starts:
-        """Return how the models are initialized; by default once, and clients choose from the first round on."""
+        """Return how the models are initialized; by default once, and clients choose from the
+        first round on.
+        """
         return Starts()
 
     @staticmethod
     def selection_size(config: Any) -> int | None:
-        """Return the largest number of examples on which a client compares models; None means all."""
+        """Return the largest number of examples on which a client compares models; None means
+        all.
+        """
         return None
 
     @staticmethod
     def risk_signal(config: Any) -> str | None:
-        """Return the attack whose result is published as risk; None: the run's first attack that measures a risk."""
+        """Return the attack whose result is published as risk; None: the run's first attack that
+        measures a risk.
+        """
         return None
 
 
@@ -252,9 +308,11 @@ class ObjectiveContract(ComponentContract, Protocol):
     """The loss that a client minimizes.
 
     Attributes:
-        NEEDS: entries of ``client`` that `loss` reads: client statistics (``rho``), or ``sent``, the weights received.
+        NEEDS: entries of ``client`` that `loss` reads: client statistics (``rho``), or ``sent``,
+            the weights received.
         VMAP: whether it can be computed for many clients at once (torch.func.vmap).
-        ITERATES: whether it keeps tensors from step to step of a client's round (`carry`, `advance`).
+        ITERATES: whether it keeps tensors from step to step of a client's round (`carry`,
+            `advance`).
         MODEL: a model to test it with, if it does not work with every model.
     """
 
@@ -265,16 +323,27 @@ class ObjectiveContract(ComponentContract, Protocol):
 
     @staticmethod
     @abstractmethod
-    def loss(config: Any, forward: Forward, arrays: Any, x: Any, y: Any, client: ClientInputs) -> Any:
-        """Compute a batch's loss: a scalar in nats, differentiable in the parameters ``arrays``, alone and under vmap.
+    def loss(
+        config: Any, forward: Forward, arrays: Any, x: Any, y: Any, client: ClientInputs
+    ) -> Any:
+        """Compute a batch's loss: a scalar in nats, differentiable in the parameters ``arrays``,
+        alone and under vmap.
 
-        ``x`` are inputs [batch, ...] and ``y`` labels [batch], of which -100 marks padding; ``client`` has the entries listed
-        in ``NEEDS``, and ``carry`` if the objective iterates.
+        ``x`` are inputs [batch, ...] and ``y`` labels [batch], of which -100 marks padding;
+        ``client`` has the entries listed in ``NEEDS``, and ``carry`` if the objective iterates.
         """
 
     @staticmethod
-    def carry(config: Any, forward: Forward, arrays: Any, shape: tuple[int, ...], generator: torch.Generator) -> Any:
-        """Return the tensors, by name, that a client's round starts with; ``shape`` is the shape of an example."""
+    def carry(
+        config: Any,
+        forward: Forward,
+        arrays: Any,
+        shape: tuple[int, ...],
+        generator: torch.Generator,
+    ) -> Any:
+        """Return the tensors, by name, that a client's round starts with; ``shape`` is the shape
+        of an example.
+        """
         return {}
 
     @staticmethod
@@ -288,9 +357,11 @@ class AggregationContract(ComponentContract, Protocol):
 
     Attributes:
         NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
-        SENSITIVITY: ``"mean"`` if the new model is the weighted mean update plus a function of the models sent so far,
-            so that a client moves it by at most its weight times its clipped norm; None if no bound is known.
-        UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if ``NEEDS`` is "updates".
+        SENSITIVITY: ``"mean"`` if the new model is the weighted mean update plus a function of the
+            models sent so far, so that a client moves it by at most its weight times its clipped
+            norm; None if no bound is known.
+        UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if
+            ``NEEDS`` is "updates".
     """
 
     NEEDS: Literal["mean", "updates"]
@@ -299,31 +370,43 @@ class AggregationContract(ComponentContract, Protocol):
 
     @staticmethod
     def begin(config: Any, params: Floats) -> State:
-        """Return the server's own state before the first round, from the first model's parameters ``params`` [d]."""
+        """Return the server's own state before the first round, from the first model's
+        parameters ``params`` [d].
+        """
         return {}
 
     @staticmethod
     @abstractmethod
     def weigh(config: Any, examples: Ints) -> Doubles:
-        """Return weights [clients] before normalization, from the clients' numbers of training ``examples`` [clients]."""
+        """Return weights [clients] before normalization, from the clients' numbers of training
+        ``examples`` [clients].
+        """
 
     @staticmethod
     @abstractmethod
-    def apply(config: Any, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-        """Compute a cluster's next model from the parameters [d] that the clients were sent, and their updates.
+    def apply(
+        config: Any, state: State, params: Floats, received: ClientUpdates
+    ) -> tuple[Floats, State, Metrics]:
+        """Compute a cluster's next model from the parameters [d] that the clients were sent, and
+        their updates.
 
         Returns:
-            New parameters [d] (float32, computed in float64), the server's new state, and metrics of the round.
+            New parameters [d] (float32, computed in float64), the server's new state, and metrics
+            of the round.
         """
 
     @staticmethod
     def reweigh(config: Any, received: ClientUpdates) -> tuple[Doubles, Metrics] | None:
-        """Choose weights [clients] that sum to one after seeing the updates; None keeps those of `weigh`."""
+        """Choose weights [clients] that sum to one after seeing the updates; None keeps those of
+        `weigh`.
+        """
         return None
 
     @staticmethod
     def equal_weights(config: Any) -> bool:
-        """Return whether all clients have the same weight, regardless of their numbers of examples."""
+        """Return whether all clients have the same weight, regardless of their numbers of
+        examples.
+        """
         return False
 
     @staticmethod
@@ -338,13 +421,16 @@ class AggregationContract(ComponentContract, Protocol):
 
 
 class PrivacyContract(ComponentContract, Protocol):
-    """Clipping of the updates, and protection of a model, or of every client's update, before it is sent.
+    """Clipping of the updates, and protection of a model, or of every client's update, before it
+    is sent.
 
     Attributes:
         NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
         NOISY: whether ``noise`` is drawn while clients train.
-        PRIVATE_UPDATES: whether every client sends `private_update` instead of its update, to attacks on updates as well.
-        UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if ``NEEDS`` is "updates".
+        PRIVATE_UPDATES: whether every client sends `private_update` instead of its update, to
+            attacks on updates as well.
+        UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if
+            ``NEEDS`` is "updates".
     """
 
     NEEDS: Literal["mean", "updates"]
@@ -354,24 +440,32 @@ class PrivacyContract(ComponentContract, Protocol):
 
     @staticmethod
     def private_update(config: Any, update: Floats, noise: Normals) -> Floats:
-        """Return what a client sends in place of its ``update`` [d], which is finite; used if ``PRIVATE_UPDATES`` is True.
+        """Return what a client sends in place of its ``update`` [d], which is finite; used if
+        ``PRIVATE_UPDATES`` is True.
 
-        ``noise`` is the client's own of this round. ``update`` is not changed, and is returned itself where it may be sent.
+        ``noise`` is the client's own of this round. ``update`` is not changed, and is returned
+        itself where it may be sent.
         """
         raise TypeError("this component defines no private updates")
 
     @staticmethod
     @abstractmethod
     def bound(config: Any, norms: Doubles) -> Doubles:
-        """Return the factors [clients] that scale the updates before they are summed, from their L2 ``norms`` [clients].
+        """Return the factors [clients] that scale the updates before they are summed, from their
+        L2 ``norms`` [clients].
 
-        With factor 0 an update counts as zero even if it is not finite; who protects clients returns 0 for such norms.
+        With factor 0 an update counts as zero even if it is not finite; who protects clients
+        returns 0 for such norms.
         """
 
     @staticmethod
     @abstractmethod
-    def release(config: Any, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
-        """Return parameters [d] that may be sent, from the aggregated ``params`` [d], and metrics of the round."""
+    def release(
+        config: Any, params: Floats, received: ClientUpdates, noise: Normals | None
+    ) -> tuple[Floats, Metrics]:
+        """Return parameters [d] that may be sent, from the aggregated ``params`` [d], and
+        metrics of the round.
+        """
 
     @staticmethod
     def event(config: Any, received: ClientUpdates, run: Run) -> PrivacyEvent | None:
@@ -380,7 +474,9 @@ class PrivacyContract(ComponentContract, Protocol):
 
     @staticmethod
     def planned(config: Any, run: Run) -> Account | None:
-        """Return the account that a run will have, or one that bounds it; None if it states no epsilon of a client."""
+        """Return the account that a run will have, or one that bounds it; None if it states no
+        epsilon of a client.
+        """
         return None
 
     @staticmethod
@@ -390,32 +486,44 @@ class PrivacyContract(ComponentContract, Protocol):
 
     @staticmethod
     def client_columns(config: Any, run: Run, history: np.ndarray) -> Mapping[str, Doubles]:
-        """Return columns of the clients' table, [clients] each, after the rounds of ``history`` (see `Outcome`)."""
+        """Return columns of the clients' table, [clients] each, after the rounds of ``history``
+        (see `Outcome`).
+        """
         return {}
 
     @staticmethod
     def remark(config: Any, run: Run) -> str | None:
-        """Return what a plan of ``run`` should say of the protection; None if there is nothing to say."""
+        """Return what a plan of ``run`` should say of the protection; None if there is nothing
+        to say.
+        """
         return None
 
     @staticmethod
     def covers_empty_rounds(config: Any) -> bool:
-        """Return whether a round without clients releases a model too, so that observers cannot tell such a round."""
+        """Return whether a round without clients releases a model too, so that observers cannot
+        tell such a round.
+        """
         return False
 
     @staticmethod
     def canaries(config: Any, run: Run) -> CanaryPlan | None:
-        """Return how canaries audit the release (`algorithms.engine.canary_audit`); None if they do not."""
+        """Return how canaries audit the release (`algorithms.engine.canary_audit`); None if they
+        do not.
+        """
         return None
 
     @staticmethod
     def noise_beside(config: Any, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
-        """Return the noise's standard deviation if one more client sent an update, for each of ``others`` [d]."""
+        """Return the noise's standard deviation if one more client sent an update, for each of
+        ``others`` [d].
+        """
         raise TypeError("this component's noise does not depend on updates")
 
     @staticmethod
     def noise_without(config: Any, received: ClientUpdates) -> Doubles:
-        """Return the noise's standard deviation [clients] if each client's update were not looked at."""
+        """Return the noise's standard deviation [clients] if each client's update were not
+        looked at.
+        """
         raise TypeError("this component's noise does not depend on updates")
 
 
@@ -431,14 +539,16 @@ class AttackContract(ComponentContract, Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """One training run, fully resolved: every default and every ``auto`` that a component decides has its value.
+    """One training run, fully resolved: every default and every ``auto`` that a component
+    decides has its value.
 
     Attributes:
         evaluate_every: number of rounds between evaluations.
-        participation_rate: share (fixed) or probability (poisson) with which a client takes part in a round.
+        participation_rate: share (fixed) or probability (poisson) with which a client takes part in
+            a round.
         curvature: how clients measure the curvature of their loss, if a component reads rho.
-        server_sees: every client's update, the updates or their parameters shuffled, their sum for each model, or the
-            models alone.
+        server_sees: every client's update, the updates or their parameters shuffled, their sum for
+            each model, or the models alone.
     """
 
     rounds: int
@@ -466,7 +576,9 @@ class Run:
 
     @property
     def draws_noise(self) -> bool:
-        """Whether the server or the clients add noise, which ``privacy.noise`` makes reproducible or secret."""
+        """Whether the server or the clients add noise, which ``privacy.noise`` makes
+        reproducible or secret.
+        """
         privacy = self.privacy.module
         return privacy.NOISY or privacy.PRIVATE_UPDATES or self.training.module.PRIVATE_STEPS
 
@@ -478,13 +590,22 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON values, with all fields that are read."""
         slots = ("model", "training", "clustering", "objective", "aggregation")
-        settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate", "server_sees")
+        settings = (
+            "rounds",
+            "seed",
+            "evaluate_every",
+            "participation",
+            "participation_rate",
+            "server_sees",
+        )
         unread = self.split.module.unread_of_data(self.split.config, self.data.config)
         data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
         privacy = self.privacy.to_dict()
         if not self.draws_noise:
             privacy.pop("noise", None)
-        if not self.privacy.module.NOISY and privacy.get("audit_every") == "auto":  # it is made anyway
+        if (
+            not self.privacy.module.NOISY and privacy.get("audit_every") == "auto"
+        ):  # it is made anyway
             del privacy["audit_every"]
         return {
             **{name: getattr(self, name) for name in settings},

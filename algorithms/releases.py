@@ -1,8 +1,10 @@
-"""All that leaves a client, and what each guarantee makes of it; `fedpriv list guarantees` prints it.
+"""All that leaves a client, and what each guarantee makes of it; `fedpriv list guarantees`
+prints it.
 
-A guarantee holds where everything that leaves a client is covered by the noise, counts as public, or stays with those who
-are trusted. Anything else voids it, in the runs in which it happens. This list is the only place that knows what leaves:
-the components ask `unmet` before they state an epsilon.
+A guarantee holds where everything that leaves a client is covered by the noise, counts as public,
+or stays with those who are trusted. Anything else voids it, in the runs in which it happens. This
+list is the only place that knows what leaves: the components ask `unmet` before they state an
+epsilon.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ class Release:
     Attributes:
         what: what it is.
         when: in which runs it leaves, in words; empty: in all.
-        views: the values of ``server_sees`` under which the server sees it; empty: it is seen in other ways.
+        views: the values of ``server_sees`` under which the server sees it; empty: it is seen in
+            other ways.
         handling: what each guarantee makes of it; `VOID` if it has no epsilon then.
         happens: whether it leaves in a run.
-        reason: why no epsilon holds, a text that begins with ``none: ``; ``{aggregation}`` stands for the component's name.
+        reason: why no epsilon holds, a text that begins with ``none: ``; ``{aggregation}`` stands
+            for the component's name.
     """
 
     what: str
@@ -50,7 +54,9 @@ class Release:
 
 
 def unmet(claim: Claim, run: Run) -> str | None:
-    """Return ``none:`` and why ``claim`` does not hold for ``run``, by what leaves its clients; None if it may hold."""
+    """Return ``none:`` and why ``claim`` does not hold for ``run``, by what leaves its clients;
+    None if it may hold.
+    """
     for release in RELEASES:
         if release.handling[claim] == VOID and release.happens(run):
             return release.reason.format(aggregation=run.aggregation.name)
@@ -75,7 +81,10 @@ def _prepares_by_clients(run: Run) -> bool:
 
 
 def _starts_warm_by_clients(run: Run) -> bool:
-    return _holds_clients(run) and run.aggregation.module.warm_start(run.aggregation.config) is not None
+    return (
+        _holds_clients(run)
+        and run.aggregation.module.warm_start(run.aggregation.config) is not None
+    )
 
 
 def _sends_statistics(run: Run) -> bool:
@@ -96,7 +105,8 @@ RELEASES = (
         (),
         _by(VOID, VOID, VOID),
         lambda run: run.data.config.prepared_by == "all_clients",
-        "none: statistics of all clients' examples prepare each one (data.statistics), without noise",
+        "none: statistics of all clients' examples prepare each one (data.statistics), "
+        "without noise",
     ),
     Release(
         "statistics, texts and the number of inputs that are made of the shadow set",
@@ -104,8 +114,9 @@ RELEASES = (
         (),
         _by(VOID, VOID, VOID),
         _prepares_by_clients,
-        "none: the server prepares examples by rows of clients, which it has of each one (data.split.server every_client); "
-        "set clients aside, or let data.statistics be each_client or constants",
+        "none: the server prepares examples by rows of clients, which it has of each one "
+        "(data.split.server every_client); set clients aside, or let data.statistics be "
+        "each_client or constants",
     ),
     Release(
         "models that were trained on the shadow set: a warm start",
@@ -113,8 +124,9 @@ RELEASES = (
         (),
         _by(VOID, VOID, VOID),
         _starts_warm_by_clients,
-        "none: the first model is trained on rows of clients, which the server has of each one (data.split.server "
-        "every_client); set clients aside, or leave out warm_start_epochs",
+        "none: the first model is trained on rows of clients, which the server has of each "
+        "one (data.split.server every_client); set clients aside, or leave out "
+        "warm_start_epochs",
     ),
     Release(
         "the shadow set itself",
@@ -122,8 +134,8 @@ RELEASES = (
         (),
         _by(TRUSTED, VOID, TRUSTED),
         _holds_clients,
-        "none: the server holds rows of every client as they are (data.split.server every_client); set clients aside, or "
-        "write data.shadow_size: 0",
+        "none: the server holds rows of every client as they are (data.split.server "
+        "every_client); set clients aside, or write data.shadow_size: 0",
     ),
     Release(
         "means, deviations and medians of a client's own examples, which prepare them",
@@ -131,7 +143,8 @@ RELEASES = (
         (),
         _by(KEPT, KEPT, VOID),
         lambda run: run.data.config.prepared_by == "each_client",
-        "none: one example moves the statistics that prepare the others of its client (data.statistics each_client)",
+        "none: one example moves the statistics that prepare the others of its client "
+        "(data.statistics each_client)",
     ),
     Release(
         "running statistics of batch normalization",
@@ -155,7 +168,8 @@ RELEASES = (
         (),
         _by(VOID, VOID, VOID),
         _starts_anew,
-        "none: initializations are compared by losses without noise; clustering.restarts 1 compares none",
+        "none: initializations are compared by losses without noise; clustering.restarts 1 "
+        "compares none",
     ),
     Release(
         "the model that a client chooses, and the losses by which it does",
@@ -171,8 +185,8 @@ RELEASES = (
         _views("choices"),
         _by(PUBLIC, VOID, PUBLIC),
         lambda run: not run.aggregation.module.equal_weights(run.aggregation.config),
-        "none: {aggregation} weighs clients by what they send without noise, such as numbers of examples; fedavg with weights: "
-        "uniform does not",
+        "none: {aggregation} weighs clients by what they send without noise, such as numbers "
+        "of examples; fedavg with weights: uniform does not",
     ),
     Release(
         "who the clients are, the classes, the columns, the numbers of examples, who takes part",
@@ -180,10 +194,16 @@ RELEASES = (
         (),
         _by(PUBLIC, PUBLIC, PUBLIC),
     ),
-    Release("which examples a client drops as repetitions, trains on and tests on", "", (), _by(KEPT, KEPT, PUBLIC)),
+    Release(
+        "which examples a client drops as repetitions, trains on and tests on",
+        "",
+        (),
+        _by(KEPT, KEPT, PUBLIC),
+    ),
     Release("whom an example is about", "`data.subject`", (), _by(PUBLIC, PUBLIC, PUBLIC)),
     Release(
-        "whether the data are refused: infinite numbers, mixtures of numbers and texts, too many texts",
+        "whether the data are refused: infinite numbers, mixtures of numbers and texts, too "
+        "many texts",
         "before anything runs",
         (),
         _by(PUBLIC, PUBLIC, PUBLIC),
@@ -197,7 +217,8 @@ RELEASES = (
         _by(MEASURED, MEASURED, MEASURED),
     ),
     Release(
-        "settings that were chosen by data or results: `fedpriv new`, `tune`, a sweep, early stopping",
+        "settings that were chosen by data or results: `fedpriv new`, `tune`, a sweep, "
+        "early stopping",
         "",
         (),
         _by(MEASURED, MEASURED, MEASURED),

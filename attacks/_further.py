@@ -1,4 +1,5 @@
-"""Further scores of the replicas of calibrated membership inference, for those who ask: they cost no training.
+"""Further scores of the replicas of calibrated membership inference, for those who ask: they
+cost no training.
 
     informia   InfoRMIA, which ranks as BASE does but where examples of several models are pooled     (metrics.calibrated)
     stacking   several methods in one, with weights learned on other targets                          (metrics.stacking)
@@ -11,16 +12,19 @@
                m_out, s_out   median of phi(x) in models that had not x; deviation pooled over x or x's own, as in LiRA
                score(x)       ln N(phi(x); m_in, s_in) - ln N(phi(x); m_out, s_out)
 
-None of them is chosen with what a target says or had. PMIA is another adversary, and is neither stacked nor a candidate:
-who can train models on x has the true m_in, and LiRA. Replicas stand for what a client with data like the others' could
-train. Difference from its paper: proxies are of a class, or all, but not the nearest by CLIP.
+None of them is chosen with what a target says or had. PMIA is another adversary, and is neither
+stacked nor a candidate: who can train models on x has the true m_in, and LiRA. Replicas stand for
+what a client with data like the others' could train. Difference from its paper: proxies are of a
+class, or all, but not the nearest by CLIP.
 
-Share of intervals over targets that held the mean over other halves and other noise, simulated with 80 examples and 16
-replicas, at chance and at an AUC of 0.7 and 0.9 of the stack: InfoRMIA 0.98 to 1 as BASE; the strongest 0.96 at chance, else
-0.98 to 0.99; stacking 0.96 at chance (700 audits), else 0.98 to 0.99; PMIA 0.95 to 0.97 at chance, 0.98 with 200 examples
-or 32 replicas, else 0.94 to 0.95. A stack is of order 2 like its parts, because its weights are nearly the same for all
-targets; PMIA is of order 1.5, because the models that were out say of an example what two complementary targets are held
-against, and the others of a pair are not asked about it (`metrics.targets`). With 8 replicas stacking covers 0.98, too.
+Share of intervals over targets that held the mean over other halves and other noise, simulated with
+80 examples and 16 replicas, at chance and at an AUC of 0.7 and 0.9 of the stack: InfoRMIA 0.98 to 1
+as BASE; the strongest 0.96 at chance, else 0.98 to 0.99; stacking 0.96 at chance (700 audits), else
+0.98 to 0.99; PMIA 0.95 to 0.97 at chance, 0.98 with 200 examples or 32 replicas, else 0.94 to 0.95.
+A stack is of order 2 like its parts, because its weights are nearly the same for all targets; PMIA
+is of order 1.5, because the models that were out say of an example what two complementary targets
+are held against, and the others of a pair are not asked about it (`metrics.targets`). With 8
+replicas stacking covers 0.98, too.
 """
 
 from __future__ import annotations
@@ -39,7 +43,11 @@ from attacks.metrics.stacking import FEWEST_STACKED
 from attacks.metrics.targets import Estimate, Rehearsal
 
 Further = Literal["informia", "stacking", "pmia"]
-FEWEST: Mapping[Further, int] = {"informia": calibrated.FEWEST["informia"], "stacking": FEWEST_STACKED, "pmia": 6}
+FEWEST: Mapping[Further, int] = {
+    "informia": calibrated.FEWEST["informia"],
+    "stacking": FEWEST_STACKED,
+    "pmia": 6,
+}
 FEWEST_PROXIES = 5
 LEAST_DEVIATION = 1e-12
 PMIA_ORDER = 1.5  # of intervals over targets (`metrics.targets`)
@@ -51,17 +59,24 @@ _WORDS = {
 }
 METRICS = tuple(
     rate(
-        f"calibrated_{name}_auc", MEMBERSHIP, f"{words}, AUC", "lower", chance=0.5, ends=True,
+        f"calibrated_{name}_auc",
+        MEMBERSHIP,
+        f"{words}, AUC",
+        "lower",
+        chance=0.5,
+        ends=True,
         table=Column(MINOR, heading),
     )
     for name, (words, heading) in _WORDS.items()
-)  # fmt: skip
+)
 
 
 def strongest(attacks: Mapping[str, Rehearsal], inside: Bools) -> list[str]:
-    """Return the strongest of several attacks for each of the replicas and last for the run, as their pseudo-targets say.
+    """Return the strongest of several attacks for each of the replicas and last for the run, as
+    their pseudo-targets say.
 
-    ``attacks`` score replicas without a pair; ``inside`` [replicas, n] says who was trained on an example.
+    ``attacks`` score replicas without a pair; ``inside`` [replicas, n] says who was trained on an
+    example.
     """
     pairs, names = len(inside) // 2, []
     for pair in [*range(pairs), -1]:
@@ -74,11 +89,19 @@ def strongest(attacks: Mapping[str, Rehearsal], inside: Bools) -> list[str]:
     return names
 
 
-def pmia(target: Doubles, references: References, owners: Bools, labels: Ints, variance: Variance = "auto") -> Doubles:
-    """Score all examples by each attacker's proxies, [attackers, n]; its own examples are not to be asked about.
+def pmia(
+    target: Doubles,
+    references: References,
+    owners: Bools,
+    labels: Ints,
+    variance: Variance = "auto",
+) -> Doubles:
+    """Score all examples by each attacker's proxies, [attackers, n]; its own examples are not to
+    be asked about.
 
-    ``owners`` [attackers, n] says whose own an example is, ``labels`` [n] its class; ``target`` and ``references`` are as in
-    `calibrated.lira`, with two models that were out for every example. NaN for an attacker without an example that was in.
+    ``owners`` [attackers, n] says whose own an example is, ``labels`` [n] its class; ``target`` and
+    ``references`` are as in `calibrated.lira`, with two models that were out for every example. NaN
+    for an attacker without an example that was in.
     """
     from scipy.stats import norm
 
@@ -94,12 +117,16 @@ def pmia(target: Doubles, references: References, owners: Bools, labels: Ints, v
             said = phi[:, proxies][references.inside[:, proxies]]
             if len(said):
                 asked = labels == label
-                row[asked] = norm.logpdf(target[asked], np.median(said), max(said.std(), LEAST_DEVIATION)) - out[asked]
+                row[asked] = (
+                    norm.logpdf(target[asked], np.median(said), max(said.std(), LEAST_DEVIATION))
+                    - out[asked]
+                )
     return scores
 
 
 def of_clients(seen: Any) -> tuple[Estimate, Estimate]:
-    """Return the mean AUC of all clients as attackers by PMIA, over replicas, and on the run's own model.
+    """Return the mean AUC of all clients as attackers by PMIA, over replicas, and on the run's
+    own model.
 
     ``seen`` is the `calibrated_mia.Seen` of the audit.
     """
@@ -113,6 +140,9 @@ def of_clients(seen: Any) -> tuple[Estimate, Estimate]:
         scores = pmia(target, references, owners, seen.labels, seen.variance)
         return successes(scores, asked, member).mean["auc"]
 
-    by_replica = [success(seen.phi[k], seen.pair != pair, seen.inside[k])[0] for k, pair in enumerate(seen.pair)]
+    by_replica = [
+        success(seen.phi[k], seen.pair != pair, seen.inside[k])[0]
+        for k, pair in enumerate(seen.pair)
+    ]
     replicas = targets.over_targets(np.array(by_replica), PMIA_ORDER)
     return replicas, success(seen.own, seen.pair >= 0, seen.trained[0])

@@ -7,14 +7,15 @@
                                other than the clients (`Federation.strangers`)
     a replica                  trains every client on a random half of its examples; the next replica on the other half
 
-A replica is as large as the run if as many examples were held back for every client as it trains on. It is half as
-large if none were.
+A replica is as large as the run if as many examples were held back for every client as it trains
+on. It is half as large if none were.
 
-In replicas, which example of a pool is in is drawn, so nothing but training tells. In the run it is not drawn: what
-tells held-back examples from a client's own otherwise is taken for membership. Hence the same classes, and no other
-people's examples. Where fewer examples of a class were held back than trained on, this class is still the likelier to be
-in; and examples of nobody are matched by class alone, so a client whose examples differ from theirs within a class is
-recognized.
+In replicas, which example of a pool is in is drawn, so nothing but training tells. In the run it is
+not drawn: what
+tells held-back examples from a client's own otherwise is taken for membership. Hence the same
+classes, and no other people's examples. Where fewer examples of a class were held back than trained
+on, this class is still the likelier to be in; and examples of nobody are matched by class alone, so
+a client whose examples differ from theirs within a class is recognized.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
 def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: Ints) -> Doubles:
-    """Return the confidence in the true class of the n examples of a pool, each in its ``model`` [n]; NaN where it is -1.
+    """Return the confidence in the true class of the n examples of a pool, each in its ``model``
+    [n]; NaN where it is -1.
 
     ``network`` afterwards holds one of the models.
     """
@@ -64,10 +66,14 @@ def rank_within(owner: Ints, draws: Doubles) -> Ints:
     return rank
 
 
-def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Compute the result of an attack from the pairs of replicas of which neither has diverged, NaN in its confidences.
+def conclude(
+    attack: Component[HalvesAttack, Any], answers: Answers, rng: np.random.Generator
+) -> Exposure:
+    """Compute the result of an attack from the pairs of replicas of which neither has diverged,
+    NaN in its confidences.
 
-    They keep their order and numbers. With less than two pairs left, or if no client has trained, every metric is NaN.
+    They keep their order and numbers. With less than two pairs left, or if no client has trained,
+    every metric is NaN.
     """
     attacked = answers.model >= 0
     whole = np.all(np.isfinite(answers.confidence[:, attacked]), axis=1).astype(bool)
@@ -86,11 +92,13 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
 def pool(config: Any, data: Federation, stream: Stream) -> Pool:
     """Return the examples that replicas are trained on.
 
-    Held-back examples are taken in: as many as there are (``pool: auto``), exactly as many as every client trains on
-    (``matched``), or none (``training``).
+    Held-back examples are taken in: as many as there are (``pool: auto``), exactly as many as every
+    client trains on (``matched``), or none (``training``).
     """
     rng = stream("replicas", 0, HELD_BACK)
-    rows, client = (np.empty(0, np.int64),) * 2 if config.pool == "training" else partition(data, rng)
+    rows, client = (
+        (np.empty(0, np.int64),) * 2 if config.pool == "training" else partition(data, rng)
+    )
     stored, strengths = _held_back(data)[rows], data.draw_strengths(client, rng)
     x = [data.train.x] + ([data.prepare(stored.x, strengths)] if len(rows) else [])
     owner = np.concatenate([data.owner(), client])
@@ -99,7 +107,9 @@ def pool(config: Any, data: Federation, stream: Stream) -> Pool:
     ends = np.cumsum(sizes := np.bincount(owner, minlength=data.clients))
     order = np.delete(order, ends[sizes % 2 == 1] - 1)
     return Pool(
-        examples=Examples(np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]),
+        examples=Examples(
+            np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]
+        ),
         owner=owner[order],
         trained=order < len(data.train),
         strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
@@ -107,22 +117,30 @@ def pool(config: Any, data: Federation, stream: Stream) -> Pool:
 
 
 def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Partition held-back examples among the clients: for none more of a class than it trains on, and none twice.
+    """Partition held-back examples among the clients: for none more of a class than it trains
+    on, and none twice.
 
-    Returns the positions of the examples among all that were held back, the non-members first, then the shadow set; and
-    the client of each.
+    Returns the positions of the examples among all that were held back, the non-members first, then
+    the shadow set; and the client of each.
     """
-    holder, labels = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]), _held_back(data).y
+    holder, labels = (
+        np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]),
+        _held_back(data).y,
+    )
     rows, clients = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
         order = rng.permutation(np.flatnonzero(holder == client))
         trained = np.bincount(data.client(client).y, minlength=data.classes)
-        chosen = np.concatenate([order[labels[order] == label][:count] for label, count in enumerate(trained.tolist())])
+        chosen = np.concatenate(
+            [order[labels[order] == label][:count] for label, count in enumerate(trained.tolist())]
+        )
         rows.append(np.sort(chosen))
         clients.append(np.full(len(chosen), client))
     needy = ~np.isin(np.arange(data.clients), data.nonmember_owner)
     for label in range(0 if data.strangers else data.classes):
-        needs = np.array([(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)])
+        needs = np.array(
+            [(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)]
+        )
         free = rng.permutation(np.flatnonzero((holder == NOBODY) & (labels == label)))
         if needs.sum() and len(free):
             shares = portions(needs, min(len(free), int(needs.sum())))
@@ -133,7 +151,9 @@ def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
 
 def _held_back(data: Federation) -> Examples:
     """Return all stored examples that nobody trains on: the non-members, then the shadow set."""
-    return joined([part for part in (data.nonmembers, data.shadow) if len(part)] or [data.nonmembers])
+    return joined(
+        [part for part in (data.nonmembers, data.shadow) if len(part)] or [data.nonmembers]
+    )
 
 
 def data_problems(config: Any, data: Federation) -> Problems:
@@ -144,15 +164,17 @@ def data_problems(config: Any, data: Federation) -> Problems:
     if (small := data.sizes + sizes < 2).any():
         client = int(np.argmax(small))
         sentence = (
-            f"every client needs 2 examples or more, half of which a replica trains on; client {client} of "
-            f"{data.name} has {data.sizes[client] + sizes[client]}. Raise data.examples_per_client"
+            "every client needs 2 examples or more, half of which a replica trains on; "
+            f"client {client} of {data.name} has {data.sizes[client] + sizes[client]}. Raise "
+            "data.examples_per_client"
         )
     elif config.pool == "matched" and (short := sizes < data.sizes).any():
         client = int(np.argmax(short))
         sentence = (
-            f"matched needs as many held-back examples as every client trains on, of the same classes and not of other "
-            f"people; client {client} of {data.name} trains on {data.sizes[client]} and has {sizes[client]}. Lower "
-            "data.examples_per_client, hold more out where the data set has examples left, or set pool: auto"
+            "matched needs as many held-back examples as every client trains on, of the same "
+            f"classes and not of other people; client {client} of {data.name} trains on "
+            f"{data.sizes[client]} and has {sizes[client]}. Lower data.examples_per_client, "
+            "hold more out where the data set has examples left, or set pool: auto"
         )
     else:
         return []
@@ -160,11 +182,14 @@ def data_problems(config: Any, data: Federation) -> Problems:
 
 
 def halves(config: Any, pool: Pool, stream: Stream) -> Bools:
-    """Return which examples each replica is trained on, [replicas, n]: of every client half, the rest in the next one.
+    """Return which examples each replica is trained on, [replicas, n]: of every client half, the
+    rest in the next one.
 
     Replicas 2i and 2i + 1 are complementary.
     """
     half = np.bincount(pool.owner)[pool.owner] // 2
-    draws = (stream("replicas", pair, HALVES).random(len(pool)) for pair in range(config.replicas // 2))
+    draws = (
+        stream("replicas", pair, HALVES).random(len(pool)) for pair in range(config.replicas // 2)
+    )
     first = [rank_within(pool.owner, draw) < half for draw in draws]
     return np.stack([side for inside in first for side in (inside, ~inside)])

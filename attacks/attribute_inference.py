@@ -1,6 +1,8 @@
-"""Attribute inference: what a model tells of a column of a table that the attacker does not know, beyond imputation.
+"""Attribute inference: what a model tells of a column of a table that the attacker does not
+know, beyond imputation.
 
-The attacker knows a row but for one column, and the row's label y. With every value s_i of the column it asks the model:
+The attacker knows a row but for one column, and the row's label y. With every value s_i of the
+column it asks the model:
 
     p_i        softmax of the model at the row with s_i        q_i = argmax p_i     c_i = max p_i
     csmia      one q_i = y: that i; several: the largest c_i among them; none: the smallest c_i of all
@@ -12,18 +14,22 @@ The attacker knows a row but for one column, and the row's label y. With every v
     leak = (accuracy on members - on non-members) of an attack - the same of imputation          0 by chance
     MCC  = correlation of guessed and true values of members (Gorodkin 2004)                     by chance imputation's
 
-For the leak, non-members count as if they had the members' labels; members with a label that no non-member has are left out.
-What a model that generalizes tells of the column, it tells of anybody's row; only the leak is about who was trained on. A
-model that answers every row alike leaks nothing, and one that stores the table leaks 1 - accuracy of imputation.
+For the leak, non-members count as if they had the members' labels; members with a label that no
+non-member has are left out. What a model that generalizes tells of the column, it tells of
+anybody's row; only the leak is about who was trained on. A model that answers every row alike leaks
+nothing, and one that stores the table leaks 1 - accuracy of imputation.
 
-Values equally good by the model are decided by imputation, so that an attack that learns nothing is imputation, and not
-the first value. 95 % intervals: Wilson's of an accuracy; of the leak normal, with the variance of paired hits to which one
-of either kind is added (Bonett and Price 2012); of the MCC by a bootstrap of members. The model is taken as it is.
+Values equally good by the model are decided by imputation, so that an attack that learns nothing is
+imputation, and not the first value. 95 % intervals: Wilson's of an accuracy; of the leak normal,
+with the variance of paired hits to which one of either kind is added (Bonett and Price 2012); of
+the MCC by a bootstrap of members. The model is taken as it is.
 
-Sources: csmia, Mehnaz et al. (2022); yeom, Yeom et al. (2018), adversary 4; bb, bb_ip and the comparison with imputation,
+Sources: csmia, Mehnaz et al. (2022); yeom, Yeom et al. (2018), adversary 4; bb, bb_ip and the
+comparison with imputation,
 Jayaraman and Evans (2022).
 
-Differences from the papers: priors and the forest never see the attacked rows; the forest knows y, as the attacks do.
+Differences from the papers: priors and the forest never see the attacked rows; the forest knows y,
+as the attacks do.
 """
 
 from __future__ import annotations
@@ -51,11 +57,18 @@ Guess = Literal["csmia", "yeom", "bb", "bb_ip"]
 KINDS = ("models",)
 LABEL = "attribute inference"
 ASKS = "what is the unknown column of this row?"
-PAPERS = {"CSMIA": "https://arxiv.org/abs/2012.03404", "imputation": "https://arxiv.org/abs/2209.01292"}
+PAPERS = {
+    "CSMIA": "https://arxiv.org/abs/2012.03404",
+    "imputation": "https://arxiv.org/abs/2209.01292",
+}
 
 FEWEST = 20  # rows that imputation is fitted on
 MOST_VALUES = 40  # of the column; the model is asked once for each
-SIZES = (50, 500, 5000)  # rows with which imputation is fitted besides, to see what more of them would give
+SIZES = (
+    50,
+    500,
+    5000,
+)  # rows with which imputation is fitted besides, to see what more of them would give
 MOST = 10_000  # rows that it is fitted on
 TREES, RESAMPLES = 100, 200
 NAME = "attribute_inference"  # the subject of the headline's measures
@@ -69,13 +82,28 @@ METRICS = (
         live=3,
         table=Column(2, "attribute\nleak"),
         chance=0.0,
-        risk=Risk("Models tell an unknown column of their training rows, beyond imputation, with a gain of", 55),
-        reading="attribute leak: accuracy on members less on others of the same labels, and less the same of imputation",
+        risk=Risk(
+            "Models tell an unknown column of their training rows, beyond imputation, with "
+            "a gain of",
+            55,
+        ),
+        reading=(
+            "attribute leak: accuracy on members less on others of the same labels, and less "
+            "the same of imputation"
+        ),
     ),
-    rate("attribute_accuracy", ATTRIBUTE, "accuracy on members", "lower", chance="attribute_imputation"),
+    rate(
+        "attribute_accuracy",
+        ATTRIBUTE,
+        "accuracy on members",
+        "lower",
+        chance="attribute_imputation",
+    ),
     rate("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
     rate("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
-    Metric("attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance="attribute_imputation_mcc"),
+    Metric(
+        "attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance="attribute_imputation_mcc"
+    ),
 )
 
 
@@ -84,11 +112,16 @@ class Config(SlotConfig):
 
     every: int = Field(5, ge=1, description="rounds from one attack to the next")
     attribute: str = Field(
-        "auto", description="the column: its name or, as a text, number; auto: the first that can be"
+        "auto",
+        description="the column: its name or, as a text, number; auto: the first that can be",
     )
-    headline: Guess = Field("bb_ip", description="the attack that the columns attribute_* are about")
+    headline: Guess = Field(
+        "bb_ip", description="the attack that the columns attribute_* are about"
+    )
     queries: int = Field(
-        500, ge=FEWEST_NONMEMBERS, description="attacked members of each model, and as many non-members, at most"
+        500,
+        ge=FEWEST_NONMEMBERS,
+        description="attacked members of each model, and as many non-members, at most",
     )
 
 
@@ -98,7 +131,8 @@ def flat(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def background(data: Federation) -> tuple[Examples, Ints]:
-    """Return the held-back rows that imputation is fitted on, and the numbers of the non-members that are among them.
+    """Return the held-back rows that imputation is fitted on, and the numbers of the non-members
+    that are among them.
 
     They are the server's shadow set or, if it is too small, every other non-member.
     """
@@ -108,7 +142,8 @@ def background(data: Federation) -> tuple[Examples, Ints]:
 
 
 def unfit(number: Ints, y: Ints) -> str:
-    """Return why a column cannot be attacked whose values have these numbers [n] in rows with labels [n]; empty if it can.
+    """Return why a column cannot be attacked whose values have these numbers [n] in rows with
+    labels [n]; empty if it can.
 
     >>> unfit(np.array([1, 0, 0]), np.array([5, 3, 3]))
     'follows from the label'
@@ -118,38 +153,64 @@ def unfit(number: Ints, y: Ints) -> str:
         return "is constant"
     if count > MOST_VALUES:
         return f"has {count} values; at most {MOST_VALUES} are tried"
-    return "follows from the label" if len(np.unique(number + count * y)) == len(np.unique(y)) else ""
+    return (
+        "follows from the label" if len(np.unique(number + count * y)) == len(np.unique(y)) else ""
+    )
 
 
 def attacked(config: Config, data: Federation) -> tuple[Ints, NDArray[np.float32]]:
-    """Return the places of the attacked column among the inputs, and its values [m, inputs], encoded as in the data.
+    """Return the places of the attacked column among the inputs, and its values [m, inputs],
+    encoded as in the data.
 
     Raises DataError if the column cannot be attacked or, for ``auto``, none can.
     """
     stored = joined([data.shadow, data.nonmembers])
-    x = np.concatenate([flat(data.train.x), flat(data.prepare(stored.x, untransformed(data, len(stored))))])
+    x = np.concatenate(
+        [flat(data.train.x), flat(data.prepare(stored.x, untransformed(data, len(stored))))]
+    )
     of_inputs = np.array(data.columns or [str(place) for place in range(x.shape[1])])
     y, wanted = np.concatenate([data.train.y, stored.y]), config.attribute
     columns = list(dict.fromkeys(of_inputs.tolist()))
     if wanted not in (*columns, "auto"):
-        raise DataError(f"{data.name} has no input column {wanted!r}; it has {excerpt(columns, 12)}")
+        raise DataError(
+            f"{data.name} has no input column {wanted!r}; it has {excerpt(columns, 12)}"
+        )
     for column in columns if wanted == "auto" else [wanted]:
         places = np.flatnonzero(of_inputs == column)
         values, number = np.unique(x[:, places], axis=0, return_inverse=True)
         if not (why := unfit(number.ravel(), y)):
             return places, values
-    unable = "no column can be attacked; the last one" if wanted == "auto" else "name another column; this one"
+    unable = (
+        "no column can be attacked; the last one"
+        if wanted == "auto"
+        else "name another column; this one"
+    )
     raise DataError(f"of {data.name} {unable} {why}")
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
     if data.prepare.transform != "none":
-        return [("", f"attribute_inference attacks rows of a table; those of {data.name} are transformed")]
+        return [
+            (
+                "",
+                f"attribute_inference attacks rows of a table; those of {data.name} are "
+                "transformed",
+            )
+        ]
     known, aside = background(data)
     if len(known) < FEWEST or len(data.nonmembers) - len(aside) < FEWEST_NONMEMBERS:
-        least = f"imputes from {FEWEST} rows of the shadow set and compares with {FEWEST_NONMEMBERS} non-members"
-        return [("", f"attribute_inference {least}; {data.name} has {len(data.shadow)} and {len(data.nonmembers)}")]
+        least = (
+            f"imputes from {FEWEST} rows of the shadow set and compares with "
+            f"{FEWEST_NONMEMBERS} non-members"
+        )
+        return [
+            (
+                "",
+                f"attribute_inference {least}; {data.name} has {len(data.shadow)} and "
+                f"{len(data.nonmembers)}",
+            )
+        ]
     try:
         attacked(config, data)
     except DataError as error:
@@ -163,10 +224,16 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     asking, fitting, resampling = model.rng.spawn(3)
     (places, candidates), (known, aside) = attacked(config, data), background(data)
     asked = draw_queries(config.queries, data, model.cluster.clients, asking, aside=aside)
-    rows, member, m = np.concatenate([flat(asked.inside.x), flat(asked.outside.x)]), asked.member, len(candidates)
+    rows, member, m = (
+        np.concatenate([flat(asked.inside.x), flat(asked.outside.x)]),
+        asked.member,
+        len(candidates),
+    )
     if member.all():
         return Audit(None, (), metrics=dict.fromkeys(names_of(METRICS), NAN))
-    truth, seen = ((x[:, None, places] == candidates).all(axis=2).argmax(axis=1) for x in (rows, flat(known.x)))
+    truth, seen = (
+        (x[:, None, places] == candidates).all(axis=2).argmax(axis=1) for x in (rows, flat(known.x))
+    )
     network.load(model.weights)
     logits, tried = [], rows.copy()
     for candidate in candidates:
@@ -201,15 +268,23 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             correlation(subject, truth[member], answer[member], m, of_imputation, resampling),
         ]
         measures += [*found, accuracy(subject, "accuracy_of_nonmembers", hit[~member])]
-        metrics |= {f"attribute_{one.metric}": one.value for one in found if name == config.headline}
+        metrics |= {
+            f"attribute_{one.metric}": one.value for one in found if name == config.headline
+        }
     return Audit(None, tuple(measures), metrics=metrics)
 
 
-def imputation(known: Doubles, values_of: Ints, rows: Doubles, m: int, rng: np.random.Generator) -> Doubles:
-    """Return the probability of each of the m values in each of the ``rows``, [n, m]; one vote is spread over all values."""
+def imputation(
+    known: Doubles, values_of: Ints, rows: Doubles, m: int, rng: np.random.Generator
+) -> Doubles:
+    """Return the probability of each of the m values in each of the ``rows``, [n, m]; one vote
+    is spread over all values.
+    """
     from sklearn.ensemble import RandomForestClassifier
 
-    forest = RandomForestClassifier(TREES, random_state=int(rng.integers(2**31)), n_jobs=1).fit(known, values_of)
+    forest = RandomForestClassifier(TREES, random_state=int(rng.integers(2**31)), n_jobs=1).fit(
+        known, values_of
+    )
     votes = np.full((len(rows), m), 1 / m)
     votes[:, forest.classes_] += TREES * forest.predict_proba(rows)
     return votes / (TREES + 1)
@@ -218,7 +293,8 @@ def imputation(known: Doubles, values_of: Ints, rows: Doubles, m: int, rng: np.r
 def guesses(
     logits: NDArray[np.float32], y: Ints, imputed: Doubles, prior: Doubles, mean_loss: float
 ) -> dict[str, Ints]:
-    """Return the guessed value [n] of every attack, from logits [n, m, classes] with each value and labels [n].
+    """Return the guessed value [n] of every attack, from logits [n, m, classes] with each value
+    and labels [n].
 
     ``imputed`` [n, m] and ``prior`` [m] are probabilities, ``mean_loss`` is in nats.
     """
@@ -226,9 +302,14 @@ def guesses(
     answered, labels = logits.reshape(-1, classes), np.repeat(y, m)
     predicted = answered.argmax(axis=1)
     confidence = membership.confidences(answered, predicted).reshape(n, m)
-    loss, right = membership.losses(answered, labels).reshape(n, m), (predicted == labels).reshape(n, m)
+    loss, right = (
+        membership.losses(answered, labels).reshape(n, m),
+        (predicted == labels).reshape(n, m),
+    )
     passed = loss < mean_loss
-    by_case = np.where(right.any(axis=1, keepdims=True), np.where(right, confidence, -np.inf), -confidence)
+    by_case = np.where(
+        right.any(axis=1, keepdims=True), np.where(right, confidence, -np.inf), -confidence
+    )
     scores = {
         "csmia": by_case,
         "yeom": np.where(passed.any(axis=1, keepdims=True), prior * passed, prior),
@@ -253,7 +334,8 @@ def accuracy(subject: str, metric: str, hit: Bools, chance: float = NAN) -> Meas
 
 
 def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints) -> Measure:
-    """Return by how much an attack's hits [n] exceed those of imputation [n] more on members than on others.
+    """Return by how much an attack's hits [n] exceed those of imputation [n] more on members
+    than on others.
 
     Members come first; others count as if they had the members' ``labels`` [n].
     """
@@ -262,7 +344,10 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints
         return Measure(subject, "leak", NAN, chance=0.0)
     for sign, side, weight in ((1, member, u[0]), (-1, ~member, w[0])):
         n = 1 / float(np.square(weight).sum())
-        gained, lost = (n * float((one & ~other)[side] @ weight) for one, other in ((hit, imputed), (imputed, hit)))
+        gained, lost = (
+            n * float((one & ~other)[side] @ weight)
+            for one, other in ((hit, imputed), (imputed, hit))
+        )
         value += sign * (gained - lost) / n
         p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
         variance += (p + q - (p - q) ** 2) / (n + 2)
@@ -270,22 +355,33 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints
     return Measure(subject, "leak", value, value - reach, value + reach, 0.0)
 
 
-def correlation(subject: str, truth: Ints, guess: Ints, m: int, chance: float, rng: np.random.Generator) -> Measure:
-    """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation of a bootstrap."""
+def correlation(
+    subject: str, truth: Ints, guess: Ints, m: int, chance: float, rng: np.random.Generator
+) -> Measure:
+    """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation
+    of a bootstrap.
+    """
     rows, value = rng.integers(0, len(truth), (RESAMPLES, len(truth))), float(mcc(truth, guess, m))
-    reach = Z95 * float(np.std(mcc(truth[rows], guess[rows], m))) or NAN  # all drawn alike say nothing of others
+    reach = (
+        Z95 * float(np.std(mcc(truth[rows], guess[rows], m))) or NAN
+    )  # all drawn alike say nothing of others
     return Measure(subject, "mcc", value, value - reach, value + reach, chance)
 
 
 def mcc(truth: Ints, guess: Ints, m: int) -> Doubles:
-    """Return Matthews' correlation of numbers below m, [..., n] each, for several values; 0 if either side is constant.
+    """Return Matthews' correlation of numbers below m, [..., n] each, for several values; 0 if
+    either side is constant.
 
     >>> mcc(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).round(4)
     np.float64(0.5774)
     """
     *draws, n = truth.shape
     cells = (truth * m + guess).reshape(-1, n) + m * m * np.arange(math.prod(draws))[:, None]
-    both = np.bincount(cells.ravel(), minlength=math.prod(draws) * m * m).reshape(*draws, m, m).astype(np.float64)
+    both = (
+        np.bincount(cells.ravel(), minlength=math.prod(draws) * m * m)
+        .reshape(*draws, m, m)
+        .astype(np.float64)
+    )
     true, guessed = both.sum(axis=-1), both.sum(axis=-2)
     spread = (n**2 - (true**2).sum(axis=-1)) * (n**2 - (guessed**2).sum(axis=-1))
     covered = np.trace(both, axis1=-2, axis2=-1) * n - (true * guessed).sum(axis=-1)

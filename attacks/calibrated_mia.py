@@ -1,27 +1,34 @@
-"""Calibrated membership inference on replicas of the run: LiRA, RMIA, BASE and BaVarIA (Carlini et al. 2022 and later).
+"""Calibrated membership inference on replicas of the run: LiRA, RMIA, BASE and BaVarIA (Carlini
+et al. 2022 and later).
 
-    pool: of every client, its training examples and as many others held back for it (attacks/_halves.py)
+    pool: of every client, its training examples and as many others held back for it
+        (attacks/_halves.py)
     for i = 0..N/2 - 1:
         draw a random half of every client's pool
-        train replica 2i on it and replica 2i + 1 on the rest, all else as in the run, with noise and batches of their own
+        train replica 2i on it and replica 2i + 1 on the rest, all else as in the run, with noise
+        and batches of their own
     for every replica in turn, as the target:
-        score each example of the pool: what the target says of it, beside what other replicas say that had it, or not
-                                        (attacks/metrics/calibrated.py; its complement is no reference)
+        score each example of the pool: what the target says of it, beside what other replicas say
+                                        that had it, or not (attacks/metrics/calibrated.py; its
+                                        complement is no reference)
         compare examples that the target had with examples that it had not
     the same for the run's own model, with all replicas as references, where examples were held back
 
-Thresholds come from other replicas in the role of the target, that for a low FPR, too: on the target's own ROC curve,
-it would be chosen with a look at who was in, and a guess would be right more often than at that FPR. All methods are
-measured; the one that counts (``headline``) is the best one on replicas that the target is not among, each half of the
-replicas being judged without the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither
-is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same examples;
-those of the run are over clients. Further ``scores`` are measured beside these, and change none of them
+Thresholds come from other replicas in the role of the target, that for a low FPR, too: on the
+target's own ROC curve,
+it would be chosen with a look at who was in, and a guess would be right more often than at that
+FPR. All methods are measured; the one that counts (``headline``) is the best one on replicas that
+the target is not among, each half of the replicas being judged without the other, which takes 12 of
+them; with fewer it is BASE, and with 2 the loss. So neither is chosen with a look at the target.
+The intervals are over targets, that is, over other halves of the same examples; those of the run
+are over clients. Further ``scores`` are measured beside these, and change none of them
 (`attacks._further`).
 
-Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
-an example's owner and group stay the same, and exposure is known for each of them. Confidences are of one query,
-without augmentations. An example is compared with what the very model says that its owner trained last; that of a client
-that was absent in all rounds is not attacked.
+Differences from the papers: their shadow models are trained alone, these in a federation of the
+same clients, so that
+an example's owner and group stay the same, and exposure is known for each of them. Confidences are
+of one query, without augmentations. An example is compared with what the very model says that its
+owner trained last; that of a client that was absent in all rounds is not attacked.
 """
 
 from __future__ import annotations
@@ -62,11 +69,16 @@ PAPERS = {
     "PMIA": "https://arxiv.org/abs/2507.21412",
     "stacking": "https://arxiv.org/abs/2604.12737",
 }
-Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
-Summary: TypeAlias = tuple[dict[str, Estimate], dict[str, Estimate]]  # over replicas, and of the run's own model
+Method: TypeAlias = Literal[
+    "loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"
+]
+Summary: TypeAlias = tuple[
+    dict[str, Estimate], dict[str, Estimate]
+]  # over replicas, and of the run's own model
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 DRAWS = 10  # memberships by chance for the worst client
-NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
+# scores of all replicas and draws, at most; there are fewer draws in larger federations
+NULL_RECORDS = 2_000_000
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
 RANK: Rank = {"plain": 1, "protected": 2, "sources": 2, "groups": 4}
 METRICS = (
@@ -109,31 +121,70 @@ METRICS = (
         table=Column(2, "calibrated\nAUC min."),
         chance=0.5,
         risk=Risk(
-            "Calibrated membership inference tells the minority clients' training examples from others with AUC",
+            "Calibrated membership inference tells the minority clients' training examples "
+            "from others with AUC",
             10,
             "models",
             ("accuracy_minority",),
             ("calibrated_auc_majority", "fedmia_auc"),
         ),
     ),
-    rate("calibrated_model_auc", MEMBERSHIP, "calibrated attack, AUC on the clients of a model", "lower", chance=0.5),
-    rate("calibrated_run_model_auc", MEMBERSHIP, "calibrated attack, AUC on the run's model", "lower", chance=0.5),
-    rate("calibrated_loss_auc", MEMBERSHIP, "calibrated attack, AUC of the loss alone", "lower", chance=0.5),
-    rate("calibrated_balanced_accuracy", MEMBERSHIP, "calibrated attack, balanced accuracy", "lower", chance=0.5),
+    rate(
+        "calibrated_model_auc",
+        MEMBERSHIP,
+        "calibrated attack, AUC on the clients of a model",
+        "lower",
+        chance=0.5,
+    ),
+    rate(
+        "calibrated_run_model_auc",
+        MEMBERSHIP,
+        "calibrated attack, AUC on the run's model",
+        "lower",
+        chance=0.5,
+    ),
+    rate(
+        "calibrated_loss_auc",
+        MEMBERSHIP,
+        "calibrated attack, AUC of the loss alone",
+        "lower",
+        chance=0.5,
+    ),
+    rate(
+        "calibrated_balanced_accuracy",
+        MEMBERSHIP,
+        "calibrated attack, balanced accuracy",
+        "lower",
+        chance=0.5,
+    ),
     rate(
         "calibrated_tpr_set_to_1_fpr",
         MEMBERSHIP,
         "calibrated attack, TPR where other replicas have 1 % FPR",
         "lower",
-        table=Column({"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR at 1 %\ncalibrated"),
+        table=Column(
+            {"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR at 1 %\ncalibrated"
+        ),
         chance=0.01,
     ),
-    rate("calibrated_fpr_set_to_1_fpr", MEMBERSHIP, "calibrated attack, FPR where other replicas have 1 %"),
     rate(
-        "calibrated_precision_at_prior_1", MEMBERSHIP, "calibrated, precision if 1 % are members", "lower", chance=0.01
+        "calibrated_fpr_set_to_1_fpr",
+        MEMBERSHIP,
+        "calibrated attack, FPR where other replicas have 1 %",
     ),
     rate(
-        "calibrated_precision_at_prior_10", MEMBERSHIP, "calibrated, precision if 10 % are members", "lower", chance=0.1
+        "calibrated_precision_at_prior_1",
+        MEMBERSHIP,
+        "calibrated, precision if 1 % are members",
+        "lower",
+        chance=0.01,
+    ),
+    rate(
+        "calibrated_precision_at_prior_10",
+        MEMBERSHIP,
+        "calibrated, precision if 10 % are members",
+        "lower",
+        chance=0.1,
     ),
     rate(
         "calibrated_auc_worst_client",
@@ -142,7 +193,14 @@ METRICS = (
         "lower",
         chance="calibrated_auc_worst_client_null",
     ),
-    rate("calibrated_run_auc", MEMBERSHIP, "calibrated attack on the run's model, AUC", "lower", chance=0.5, ends=True),
+    rate(
+        "calibrated_run_auc",
+        MEMBERSHIP,
+        "calibrated attack on the run's model, AUC",
+        "lower",
+        chance=0.5,
+        ends=True,
+    ),
     rate(
         "calibrated_run_tpr_set_to_1_fpr",
         MEMBERSHIP,
@@ -156,7 +214,13 @@ METRICS = (
         "calibrated attack on the run's model, FPR where replicas have 1 %",
     ),
     rate("calibrated_replica_size", MEMBERSHIP, "examples of a replica, as a share of the run's"),
-    Metric("calibrated_replicas", MEMBERSHIP, "replicas of the calibrated attack", unit="replicas", digits=0),
+    Metric(
+        "calibrated_replicas",
+        MEMBERSHIP,
+        "replicas of the calibrated attack",
+        unit="replicas",
+        digits=0,
+    ),
     *_further.METRICS,
 )
 
@@ -165,34 +229,56 @@ class Config(SlotConfig):
     """Fields of the calibrated membership attack."""
 
     # LiRA with pooled deviations needs some 16 (Carlini et al. 2022); its own deviations, 64.
-    replicas: int = Field(16, ge=2, le=1000, description="replicas of the run that are trained, an even number")
+    replicas: int = Field(
+        16, ge=2, le=1000, description="replicas of the run that are trained, an even number"
+    )
     # Replicas that are smaller than the run overfit more.
     pool: Literal["auto", "matched", "training"] = Field(
         "auto",
-        description="held-back records in a client's pool: what there is (of other people: none), exactly as many as it "
-        "trains on, or none",
+        description=(
+            "held-back records in a client's pool: what there is (of other people: none), exactly "
+            "as many as it trains on, or none"
+        ),
     )
     method: Literal["best"] | Method = Field(
         "best",
-        description="the method that counts; best: by AUC on other replicas (of 12 or more; of fewer BASE, of 2 the loss)",
+        description=(
+            "the method that counts; best: by AUC on other replicas (of 12 or more; of fewer "
+            "BASE, of 2 the loss)"
+        ),
     )
     variance: calibrated.Variance = Field(
-        "auto", description="deviations of LiRA: pooled over records, a record's own, or own from 64 references on"
+        "auto",
+        description=(
+            "deviations of LiRA: pooled over records, a record's own, or own from 64 references on"
+        ),
     )
     records: int = Field(
-        2000, ge=4, description="records on which a model is attacked, at most, drawn evenly over its clients"
+        2000,
+        ge=4,
+        description="records on which a model is attacked, at most, drawn evenly over its clients",
     )
     scores: tuple[Further, ...] = Field(
-        (), description="further scores beside these methods: informia, stacking, pmia (another client's); none counts"
+        (),
+        description=(
+            "further scores beside these methods: informia, stacking, pmia (another client's); "
+            "none counts"
+        ),
     )
 
     def dump_read(self) -> dict[str, Any]:
-        """Return the fields that are read, as plain JSON values; scores are, if any are asked for."""
-        return {name: value for name, value in super().dump_read().items() if name != "scores" or value}
+        """Return the fields that are read, as plain JSON values; scores are, if any are asked
+        for.
+        """
+        return {
+            name: value for name, value in super().dump_read().items() if name != "scores" or value
+        }
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto`` in ``pool`` where the server trains on its shadow set first: then those are no non-members."""
+    """Replace ``auto`` in ``pool`` where the server trains on its shadow set first: then those
+    are no non-members.
+    """
     if config.pool == "auto" and _warmed_up(run):
         return config.model_copy(update={"pool": "training"})
     return config
@@ -203,36 +289,54 @@ def _warmed_up(run: Run) -> bool:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    """Return conflicts between the configuration and the rest of the run: (field, sentence)
+    pairs.
+    """
     conflicts = []
     if config.pool == "matched" and _warmed_up(run):
-        sentence = "matched takes examples of the server's shadow set, on which it trains before round 1"
+        sentence = (
+            "matched takes examples of the server's shadow set, on which it trains before round 1"
+        )
         remedy = "(aggregation.warm_start_epochs); set pool: training, or warm_start_epochs to 0"
         conflicts.append(("pool", f"{sentence} {remedy}"))
     if config.replicas % 2:
         sentence = "replicas come in complementary pairs, so their number is even"
         conflicts.append(("replicas", f"{sentence}; got {config.replicas}"))
     if config.method != "best" and config.replicas < (least := calibrated.FEWEST[config.method]):
-        sentence = "replicas or more, because a target is attacked with the others but its complement"
-        conflicts.append(("method", f"{config.method} needs {least} {sentence}; got replicas: {config.replicas}"))
+        sentence = (
+            "replicas or more, because a target is attacked with the others but its complement"
+        )
+        conflicts.append(
+            ("method", f"{config.method} needs {least} {sentence}; got replicas: {config.replicas}")
+        )
     if len(set(config.scores)) < len(config.scores):
         conflicts.append(("scores", f"each may be named once; got {', '.join(config.scores)}"))
     for name in config.scores:
         if config.replicas < (least := _further.FEWEST[name]):
-            conflicts.append(("scores", f"{name} needs {least} replicas or more; got replicas: {config.replicas}"))
+            conflicts.append(
+                (
+                    "scores",
+                    f"{name} needs {least} replicas or more; got replicas: {config.replicas}",
+                )
+            )
     return conflicts
 
 
 def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Attack every replica, none of which diverged, and the run's own model where examples were held back.
+    """Attack every replica, none of which diverged, and the run's own model where examples were
+    held back.
 
-    Metrics begin with "calibrated_"; clients have an AUC and a TPR, averaged over replicas; measures of every method have
-    group and model in their names; scores are the headline's. Two replicas are judged by their loss, without intervals.
-    Where too few replicas are left for the configured method, metrics are NaN, and measures say how many it needs.
+    Metrics begin with "calibrated_"; clients have an AUC and a TPR, averaged over replicas;
+    measures of every method have group and model in their names; scores are the headline's. Two
+    replicas are judged by their loss, without intervals. Where too few replicas are left for the
+    configured method, metrics are NaN, and measures say how many it needs.
     """
     left = len(answers.inside)
     if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
-        few = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
+        few = (
+            Measure("pool", "replicas", float(left)),
+            Measure("pool", "replicas_needed", float(needed)),
+        )
         return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=few)
     drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
@@ -261,14 +365,25 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
         metrics |= _ends(f"calibrated_{name}_auc", estimates["auc"])
     chances = head.replicas.by_chance(), head.run.by_chance()
     measures = [
-        Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
+        Measure(
+            subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN)
+        )
         for method, estimates in summaries.items()
-        for subject, of_subject, chance in zip((method, f"run_{method}"), estimates, chances, strict=True)
+        for subject, of_subject, chance in zip(
+            (method, f"run_{method}"), estimates, chances, strict=True
+        )
         for metric, estimate in of_subject.items()
     ]
-    measures += [Measure("headline", f"is_{method}", chosen.count(method) / left) for method in methods]
-    measures += [Measure("run_headline", f"is_{method}", float(of_run == method)) for method in methods]
-    measures += [Measure("pool", name, value) for name, value in ({"records": float(len(rows))} | sizes).items()]
+    measures += [
+        Measure("headline", f"is_{method}", chosen.count(method) / left) for method in methods
+    ]
+    measures += [
+        Measure("run_headline", f"is_{method}", float(of_run == method)) for method in methods
+    ]
+    measures += [
+        Measure("pool", name, value)
+        for name, value in ({"records": float(len(rows))} | sizes).items()
+    ]
     return Exposure(metrics, exposure, tuple(measures), scores=_scores(head, evidence))
 
 
@@ -286,16 +401,24 @@ def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets]) -> Method
     *by_replica, of_run = (attacks[name] for name in chosen)
     rows = [(it.replicas.scores[k], it.replicas.strict[k]) for k, it in enumerate(by_replica)]
     scores, strict = map(np.stack, zip(*rows, strict=True))
-    return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse)
+    return MethodTargets(
+        Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse
+    )
 
 
-def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets]) -> dict[str, Summary]:
+def beside(
+    config: Config, evidence: Seen, methods: Mapping[str, MethodTargets]
+) -> dict[str, Summary]:
     """Return what the further scores of ``config`` find beside the ``methods``, by name."""
     asked = [name for name in config.scores if _further.FEWEST[name] <= len(evidence.phi)]
-    attacks: dict[str, MethodTargets] = {str(name): evidence.attack(name) for name in asked if name != "pmia"}
+    attacks: dict[str, MethodTargets] = {
+        str(name): evidence.attack(name) for name in asked if name != "pmia"
+    }
     if asked and len(evidence.phi) >= CHOICE:
         every = {**methods, **attacks}
-        names = _further.strongest({name: attack.rehearse for name, attack in every.items()}, evidence.inside)
+        names = _further.strongest(
+            {name: attack.rehearse for name, attack in every.items()}, evidence.inside
+        )
         attacks["strongest"] = assembled(names, every)
     summaries = {name: summary(attack, evidence) for name, attack in attacks.items()}
     if "pmia" in asked:
@@ -305,7 +428,9 @@ def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets])
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
-    """Return the positions of the attacked examples: of each model at most so many, evenly over who trained it last."""
+    """Return the positions of the attacked examples: of each model at most so many, evenly over
+    who trained it last.
+    """
     draws = rng.random(len(answers.pool))
     rank, rows = rank_within(answers.pool.owner, draws), []
     for model in np.unique(answers.model[answers.model >= 0]):
@@ -315,30 +440,46 @@ def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
 
 
 class Seen:
-    """The attacked examples, as the replicas and the run's own model see them; ``variance`` is that of LiRA."""
+    """The attacked examples, as the replicas and the run's own model see them; ``variance`` is
+    that of LiRA.
+    """
 
     def __init__(self, answers: Answers, rows: Ints, variance: calibrated.Variance) -> None:
-        self.phi, self.inside, self.variance = answers.confidence[:, rows], answers.inside[:, rows], variance
+        self.phi, self.inside, self.variance = (
+            answers.confidence[:, rows],
+            answers.inside[:, rows],
+            variance,
+        )
         self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
         self.own, self.trained = answers.own[rows], answers.pool.trained[rows][None]
-        self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
+        self.owner, self.kind, self.groups = (
+            answers.pool.owner[rows],
+            answers.model[rows],
+            answers.groups[rows],
+        )
         self.labels = answers.pool.examples.y[rows]
         self.group_names, self.names = answers.group_names, answers.names
         self.pair = np.arange(len(self.phi)) // 2
 
     def crossed(self, method: str, inside: Bools, *chosen: Any) -> Doubles:
-        """Return each replica's scores by the others, if they had the examples ``inside`` [replicas, n]."""
+        """Return each replica's scores by the others, if they had the examples ``inside``
+        [replicas, n].
+        """
         return calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance, *chosen)
 
     def attack(self, method: str) -> MethodTargets:
         """Make the attack of a method, or of a stack of methods."""
-        stack = Stack(self.phi, self.inside, self.kind, self.variance) if method == "stacking" else None
+        stack = (
+            Stack(self.phi, self.inside, self.kind, self.variance) if method == "stacking" else None
+        )
         again = stack.scores if stack else partial(self.crossed, method, self.inside)
         crossed = again()
 
         @cache
         def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
-            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST.get(method, 0):  # too few are left without the pair
+            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST.get(
+                method, 0
+            ):  # too few are left without the pair
                 return crossed[list(replicas)]
             return again(replicas, pair)
 
@@ -349,23 +490,31 @@ class Seen:
             return calibrated.SCORES[method](self.own, references, self.variance)[None]
 
         pairs = len(self.phi) // 2
-        thinned = np.concatenate([rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)])
+        thinned = np.concatenate(
+            [rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)]
+        )
         replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
-        run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
+        run = targets.decide(
+            of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind
+        )
         return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained), rehearse)
 
     def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
 
-        A half of the pairs is judged without the other, so that nothing is chosen with what a target says, not even in
-        the role of a reference: what two replicas have in common would favor the method that it favors in the target.
+        A half of the pairs is judged without the other, so that nothing is chosen with what a
+        target says, not even in the role of a reference: what two replicas have in common would
+        favor the method that it favors in the target.
         """
         if len(self.phi) < CHOICE:
             return [next(method for method in PREFERRED if method in methods)] * (len(self.phi) + 1)
 
         def best(judged: Bools) -> str:
             phi, inside = self.phi[judged], self.inside[judged]
-            crossed = {name: calibrated.cross_scores(name, phi, inside, self.kind, self.variance) for name in methods}
+            crossed = {
+                name: calibrated.cross_scores(name, phi, inside, self.kind, self.variance)
+                for name in methods
+            }
             return max(methods, key=lambda name: float(targets.aucs(crossed[name], inside).mean()))
 
         of_half = [best(self.pair % 2 != half) for half in (0, 1)]
@@ -374,9 +523,13 @@ class Seen:
     def parts(self) -> Iterator[tuple[str, Bools]]:
         """Yield groups and models with their examples; nothing where there is one only."""
         if len(self.group_names) > 1:
-            yield from ((name, self.groups == number) for number, name in enumerate(self.group_names))
+            yield from (
+                (name, self.groups == number) for number, name in enumerate(self.group_names)
+            )
         if len(self.names) > 1:
-            yield from ((f"model_{name}", self.kind == number) for number, name in enumerate(self.names))
+            yield from (
+                (f"model_{name}", self.kind == number) for number, name in enumerate(self.names)
+            )
 
     def worst_by_chance(self, method: str, clients: int, rng: np.random.Generator) -> float:
         """Return the expected AUC on the worst client if no replica shows who was in.
@@ -385,32 +538,47 @@ class Seen:
         """
         worst = []
         for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
-            inside = self.inside ^ np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
+            inside = self.inside ^ np.repeat(
+                rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0
+            )
             exposure = of_clients(
-                Targets(self.crossed(method, inside), inside.astype(float), inside), self.owner, clients
+                Targets(self.crossed(method, inside), inside.astype(float), inside),
+                self.owner,
+                clients,
             )
             worst.append(_known(np.nanmax, exposure["calibrated_auc"]))
         return float(np.mean(worst))
 
 
 def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray[np.float64]]:
-    """Return AUC and TPR at the strict threshold on each client's examples, averaged over targets, [clients] each."""
-    columns = {name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")}
+    """Return AUC and TPR at the strict threshold on each client's examples, averaged over
+    targets, [clients] each.
+    """
+    columns = {
+        name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")
+    }
     for client in np.unique(owner).tolist():
         of_client = owner == client
         positive, member = targets.strict[:, of_client], targets.member[:, of_client]
         columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(of_client))
         valid = ~np.isnan(targets.scores[:, of_client]).any(axis=1)
         if members := int(member[valid].sum()):
-            columns["calibrated_tpr_set_to_1_fpr"][client] = np.where(member, positive, 0.0)[valid].sum() / members
+            columns["calibrated_tpr_set_to_1_fpr"][client] = (
+                np.where(member, positive, 0.0)[valid].sum() / members
+            )
     return columns
 
 
-def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None) -> Summary:
-    """Return all measures over replicas and those of the run, with the AUC of every group and model.
+def summary(
+    attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None
+) -> Summary:
+    """Return all measures over replicas and those of the run, with the AUC of every group and
+    model.
 
-    With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`): whole clients are
-    resampled, because the examples of a client are not independent. Fewer than ten clients give no interval.
+    With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`):
+    whole clients are
+    resampled, because the examples of a client are not independent. Fewer than ten clients give no
+    interval.
     """
     replicas, of_run = attack.replicas.estimates(), attack.run
     values = {name: float(by_target[0]) for name, by_target in of_run.measures().items()}
@@ -419,7 +587,9 @@ def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | No
         values["auc"] = NAN
     elif rng and len(np.unique(evidence.owner)) >= intervals.FEWEST_CLIENTS:
         ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=evidence.owner)
-    run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
+    run: dict[str, Estimate] = {
+        name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()
+    }
     for name, part in evidence.parts():
         replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part))
         run[f"auc_{name}"] = float(of_run.aucs(part)[0]), NAN, NAN
@@ -428,7 +598,10 @@ def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | No
 
 def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> dict[str, float]:
     """Return the columns of the headline."""
-    metrics = {f"calibrated_{name}": replicas[name][0] for name in ("auc", "balanced_accuracy", *targets.PRIORS)}
+    metrics = {
+        f"calibrated_{name}": replicas[name][0]
+        for name in ("auc", "balanced_accuracy", *targets.PRIORS)
+    }
     for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
         metrics |= _ends(f"{kind}_auc", rows["auc"])
         metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
@@ -446,8 +619,13 @@ def _ends(name: str, estimate: Estimate) -> dict[str, float]:
 
 
 def _scores(head: MethodTargets, evidence: Seen) -> Scores:
-    """Return the headline's scores, a row for each example and target; the run is one where examples were held back."""
-    parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(evidence.numbers.tolist())]
+    """Return the headline's scores, a row for each example and target; the run is one where
+    examples were held back.
+    """
+    parts = [
+        (f"replica {number}", head.replicas, k)
+        for k, number in enumerate(evidence.numbers.tolist())
+    ]
     if not evidence.trained.all():
         parts.append(("run", head.run, 0))
     examples = len(evidence.owner)

@@ -1,7 +1,9 @@
-"""What the choice of a model reveals of a client: its group, its tolerance of risk, its mix of labels.
+"""What the choice of a model reveals of a client: its group, its tolerance of risk, its mix of
+labels.
 
-Whoever sees which model every client trains sees a sequence of choices. IFCA-MIR moves a client because it minds the risk,
-so the move itself tells that it does; and a client that preferred the minority's model at first is of the minority.
+Whoever sees which model every client trains sees a sequence of choices. IFCA-MIR moves a client
+because it minds the risk, so the move itself tells that it does; and a client that preferred the
+minority's model at first is of the minority.
 
     h_i      what client i's choices come down to: its first model, its last one, and whether it moved in between
     guess    argmax_g #{k of the other half of the clients: h_k = h_i, g_k = g}, if equal the larger g
@@ -12,23 +14,29 @@ so the move itself tells that it does; and a client that preferred the minority'
     weight   beta_i, uniform in [0, 1], is in the interval of all b with which i alone would have chosen as it did; its
              length tells -log2(length) bits. Only where the choice follows from it, not where clients move at random
 
-The interval takes the losses of all models on the client's examples for known. The server knows the risks alone, so these
-bits are the most that it can learn. What the guesses find is the least that is revealed: other attackers may find more.
+The interval takes the losses of all models on the client's examples for known. The server knows the
+risks alone, so these bits are the most that it can learn. What the guesses find is the least that
+is revealed: other attackers may find more.
 
-Value by chance: the mean of the same over permutations of whose choices are whose. Of unequal groups it is below zero,
-because a guess that follows noise is wrong more often than the largest group. 95 % intervals of gains are Wilson's over
-clients, wider by sqrt(1 + 2 / pi), because hits of the two halves are correlated through the guesses; these are as wide as
-they have to be where choices tell something (0.95 to 0.99 of what is planted is covered, but 0.85 for a group of three of
-whom nearly all are known), and with nothing to find they would cover 0.97 to 0.99. So chance itself is in the interval just
-if the permutations do not reject it, where 5 % of them find as much or as little: it is covered in 0.95 to 0.97 with 20 or 40
-clients, and in up to 0.995 with ten, of whom few permutations differ. That of the mix is at least as wide as permutations
-spread (0.95 to 0.97).
+Value by chance: the mean of the same over permutations of whose choices are whose. Of unequal
+groups it is below zero,
+because a guess that follows noise is wrong more often than the largest group. 95 % intervals of
+gains are Wilson's over clients, wider by sqrt(1 + 2 / pi), because hits of the two halves are
+correlated through the guesses; these are as wide as they have to be where choices tell something
+(0.95 to 0.99 of what is planted is covered, but 0.85 for a group of three of whom nearly all are
+known), and with nothing to find they would cover 0.97 to 0.99. So chance itself is in the interval
+just if the permutations do not reject it, where 5 % of them find as much or as little: it is
+covered in 0.95 to 0.97 with 20 or 40 clients, and in up to 0.995 with ten, of whom few permutations
+differ. That of the mix is at least as wide as permutations spread (0.95 to 0.97).
 
-Source: information and Bayes error are textbook (Cover and Thomas, chapter 2). The question follows from Jung, Biswas and
+Source: information and Bayes error are textbook (Cover and Thomas, chapter 2). The question follows
+from Jung, Biswas and
 Palamidessi (2025), who trust the server.
 
-Differences from usual practice: half of the clients are left out instead of one. With two equal groups and nothing to find,
-leaving one out is wrong about nearly everybody, because the one that is left out is missing in its own group.
+Differences from usual practice: half of the clients are left out instead of one. With two equal
+groups and nothing to find,
+leaving one out is wrong about nearly everybody, because the one that is left out is missing in its
+own group.
 """
 
 from __future__ import annotations
@@ -58,7 +66,9 @@ Secret = Literal["group", "tolerance", "label"]
 FEWEST = 4  # clients, so that each half has two
 STEPS = 14  # of a bisection: an end of an interval of beta is known to 1 / 16384
 Z = Z95 * sqrt(1 + 2 / np.pi)
-TAIL = 0.025  # on either side, of permutations that find as much or as little where chance is rejected
+TAIL = (
+    0.025  # on either side, of permutations that find as much or as little where chance is rejected
+)
 ROUNDING = 1e-9
 PLACE = 1  # of the stream; source inference has places of one number
 
@@ -66,11 +76,19 @@ PLACE = 1  # of the stream; source inference has places of one number
 def _metrics(secret: Secret, what: str, rank: int) -> tuple[Metric, ...]:
     name, heading = f"choice_{secret}", f"{secret} by\nchoice"
     gain = Metric(
-        f"{name}_gain", CHOICE, f"{what} guessed from choices, above the largest", "lower",
-        table=Column(rank, heading, 2), chance=f"{name}_gain_null",
-        reading="by choice: how much oftener than by naming the most frequent one it is guessed from the models that a "
-        "client chose" if secret == "group" else "",
-    )  # fmt: skip
+        f"{name}_gain",
+        CHOICE,
+        f"{what} guessed from choices, above the largest",
+        "lower",
+        table=Column(rank, heading, 2),
+        chance=f"{name}_gain_null",
+        reading=(
+            "by choice: how much oftener than by naming the most frequent one it is guessed from "
+            "the models that a client chose"
+        )
+        if secret == "group"
+        else "",
+    )
     bits = Metric(f"{name}_bits", CHOICE, f"{what}, from choices", "lower", "bits", chance=0.0)
     return gain, bits, Metric(f"{name}_p", CHOICE, f"{what}, p value of the bits", None, "")
 
@@ -79,7 +97,14 @@ METRICS = (
     *_metrics("group", "true group", 2),
     *_metrics("tolerance", "upper or lower half of tolerance", 3),
     *_metrics("label", "largest class", 5),
-    Metric("choice_mix_gain", CHOICE, "mix of labels, 1 - TV gained", "lower", "", chance="choice_mix_gain_null"),
+    Metric(
+        "choice_mix_gain",
+        CHOICE,
+        "mix of labels, 1 - TV gained",
+        "lower",
+        "",
+        chance="choice_mix_gain_null",
+    ),
     Metric(
         "choice_beta_bits",
         CHOICE,
@@ -97,31 +122,51 @@ class Config(SlotConfig):
     """Fields of choice inference."""
 
     secrets: tuple[Secret, ...] | Literal["auto"] = Field(
-        "auto", description="what is inferred: some of group, tolerance and label; auto: all in which clients differ"
+        "auto",
+        description=(
+            "what is inferred: some of group, tolerance and label; auto: all in which clients "
+            "differ"
+        ),
     )
-    # The least p value is 1 / (permutations + 1); 0.005 tells enough of one run, and several seeds tell more. With fewer
-    # than 39, nothing would be above chance.
-    permutations: int = Field(199, ge=39, le=10_000, description="permutations of the clients, for values by chance")
+    # The least p value is 1 / (permutations + 1); 0.005 tells enough of one run, and several seeds
+    # tell more. With fewer than 39, nothing would be above chance.
+    permutations: int = Field(
+        199, ge=39, le=10_000, description="permutations of the clients, for values by chance"
+    )
 
     @model_validator(mode="after")
     def _once(self) -> Config:
         if not self.secrets or len(set(self.secrets)) != len(self.secrets):
-            raise ValueError(f"secrets must name each of group, tolerance and label once at most; got {self.secrets}")
+            raise ValueError(
+                "secrets must name each of group, tolerance and label once at most; got "
+                f"{self.secrets}"
+            )
         return self
 
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse a run in which clients have no choice."""
     if run.clustering.config.clusters < 2:
-        sentence = "infers from choices among several models, and the server has one; clustering must be one with"
+        sentence = (
+            "infers from choices among several models, and the server has one; clustering must "
+            "be one with"
+        )
         return [("", f"{sentence} clusters of 2 or more, such as ifca or ifca_mir")]
     return []
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
-    """List why secrets cannot be inferred: too few clients, or secrets named in which clients do not differ."""
+    """List why secrets cannot be inferred: too few clients, or secrets named in which clients do
+    not differ.
+    """
     if data.clients < FEWEST:
-        return [("", f"choice_inference needs {FEWEST} clients, two to learn from; {data.name} has {data.clients}")]
+        return [
+            (
+                "",
+                f"choice_inference needs {FEWEST} clients, two to learn from; {data.name} "
+                f"has {data.clients}",
+            )
+        ]
     reasons = {}
     if np.ptp(data.groups) == 0:
         reasons["group"] = "the split makes no groups of clients"
@@ -136,13 +181,19 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 
 def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]]:
-    """Narrow the interval [low, high] of every client's weight of risk to those with which it would have chosen alike."""
+    """Narrow the interval [low, high] of every client's weight of risk to those with which it
+    would have chosen alike.
+    """
     beta, clients = seen.preferences.beta, len(seen.chosen)
-    ends = {"low": np.zeros(clients), "high": np.ones(clients)} | {n: array.copy() for n, array in seen.kept.items()}
+    ends = {"low": np.zeros(clients), "high": np.ones(clients)} | {
+        n: array.copy() for n, array in seen.kept.items()
+    }
     if np.ptp(beta) > 0 and seen.preferences.turn is None:  # not where those who move are drawn
         for end in ends.values():
             free = np.flatnonzero((seen.chosen >= 0) & (end != beta))
-            other = free[seen.instead(free, end[free]) != seen.chosen[free]]  # who would choose otherwise at the end
+            other = free[
+                seen.instead(free, end[free]) != seen.chosen[free]
+            ]  # who would choose otherwise at the end
             inside, outside = beta[other], end[other]
             for _ in range(STEPS if len(other) else 0):
                 middle = (inside + outside) / 2
@@ -155,8 +206,14 @@ def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]
 def infer(config: Config, seen: SeenChoices) -> Exposure:
     """Guess every secret from all choices."""
     data = seen.data
-    history, mixes, rng = summaries(seen.choices), _mixes(data), seen.stream("exchanged_owners", 0, PLACE)
-    exchanged = history[np.stack([rng.permutation(data.clients) for _ in range(config.permutations)])]
+    history, mixes, rng = (
+        summaries(seen.choices),
+        _mixes(data),
+        seen.stream("exchanged_owners", 0, PLACE),
+    )
+    exchanged = history[
+        np.stack([rng.permutation(data.clients) for _ in range(config.permutations)])
+    ]
     metrics: dict[str, float] = {}
     columns: dict[str, Doubles] = {}
     measures: list[Measure] = []
@@ -175,10 +232,19 @@ def infer(config: Config, seen: SeenChoices) -> Exposure:
         if name == "label":
             gains = mix_gains(history, mixes, half)
             null = np.array([mix_gains(other, mixes, half).mean() for other in exchanged])
-            measures.append(Measure("mix", "gain", *_mean(gains, float(null.std())), float(null.mean())))
-            metrics |= {"choice_mix_gain": float(gains.mean()), "choice_mix_gain_null": float(null.mean())}
+            measures.append(
+                Measure("mix", "gain", *_mean(gains, float(null.std())), float(null.mean()))
+            )
+            metrics |= {
+                "choice_mix_gain": float(gains.mean()),
+                "choice_mix_gain_null": float(null.mean()),
+            }
     low, high = seen.kept["low"], seen.kept["high"]
-    columns |= {"choice_beta_low": low, "choice_beta_high": high, "choice_beta_bits": bits_of_interval(low, high)}
+    columns |= {
+        "choice_beta_low": low,
+        "choice_beta_high": high,
+        "choice_beta_bits": bits_of_interval(low, high),
+    }
     mean, below, above = _mean(columns["choice_beta_bits"])
     measures.append(Measure("beta", "bits", mean, max(0.0, below), above, 0.0))
     for name, values in columns.items():
@@ -187,7 +253,8 @@ def infer(config: Config, seen: SeenChoices) -> Exposure:
 
 
 def summaries(choices: NDArray[np.integer]) -> Ints:
-    """Number what the choices [rounds, clients] come down to, equal for equal first and last models and moves, [clients].
+    """Number what the choices [rounds, clients] come down to, equal for equal first and last
+    models and moves, [clients].
 
     A client that took no part in a round (-1) did not move in it.
 
@@ -195,16 +262,22 @@ def summaries(choices: NDArray[np.integer]) -> Ints:
     [2, 0, 1, 0]
     """
     rows, everybody = np.arange(len(choices))[:, None], np.arange(choices.shape[1])
-    when = np.maximum.accumulate(np.where(choices >= 0, rows, -1))  # the last round in which each was there
+    when = np.maximum.accumulate(
+        np.where(choices >= 0, rows, -1)
+    )  # the last round in which each was there
     first, last = choices[(choices >= 0).argmax(axis=0), everybody], choices[when[-1], everybody]
     last_known = np.where(when >= 0, choices[np.maximum(when, 0), everybody], first)
     moves = (np.diff(last_known, axis=0) != 0).sum(axis=0)
-    number: Ints = np.unique(np.stack([first, last, moves > (first != last)]), axis=1, return_inverse=True)[1].ravel()
+    number: Ints = np.unique(
+        np.stack([first, last, moves > (first != last)]), axis=1, return_inverse=True
+    )[1].ravel()
     return number
 
 
 def halves(secret: Ints, rng: np.random.Generator) -> Ints:
-    """Deal the clients [clients] to two halves, 0 and 1, as evenly as possible in every group and in all."""
+    """Deal the clients [clients] to two halves, 0 and 1, as evenly as possible in every group
+    and in all.
+    """
     half = np.empty(len(secret), np.int64)
     half[np.lexsort((rng.random(len(secret)), secret))] = np.arange(len(secret)) % 2
     return half
@@ -212,22 +285,31 @@ def halves(secret: Ints, rng: np.random.Generator) -> Ints:
 
 def counts(history: Ints, secret: Ints, histories: int, secrets: int) -> Ints:
     """Count the clients [histories, secrets] with each history and secret."""
-    return np.bincount(history * secrets + secret, minlength=histories * secrets).reshape(histories, secrets)
+    return np.bincount(history * secrets + secret, minlength=histories * secrets).reshape(
+        histories, secrets
+    )
 
 
 def hits(history: Ints, secret: Ints, half: Ints) -> Doubles:
-    """Guess each half's secrets [clients] from the other half; 1 where right, 1/2 where two guesses are equally good."""
+    """Guess each half's secrets [clients] from the other half; 1 where right, 1/2 where two
+    guesses are equally good.
+    """
     right, sizes = np.empty(len(secret)), (int(history.max()) + 1, int(secret.max()) + 1)
     for attacked in (half == 0, half == 1):
         alike = counts(history[~attacked], secret[~attacked], *sizes)
-        merit = alike + alike.sum(axis=0) / (alike.sum() + 1)  # below 1, so that it decides between equals alone
+        merit = alike + alike.sum(axis=0) / (
+            alike.sum() + 1
+        )  # below 1, so that it decides between equals alone
         best = merit == merit.max(axis=1, keepdims=True)
-        right[attacked] = (best / best.sum(axis=1, keepdims=True))[history[attacked], secret[attacked]]
+        right[attacked] = (best / best.sum(axis=1, keepdims=True))[
+            history[attacked], secret[attacked]
+        ]
     return right
 
 
 def bounds(joint: Doubles) -> tuple[float, float, float]:
-    """Return the accuracy of the best guess with and without a history, and the information in bits.
+    """Return the accuracy of the best guess with and without a history, and the information in
+    bits.
 
     ``joint`` [histories, secrets] are probabilities.
 
@@ -243,34 +325,46 @@ def bounds(joint: Doubles) -> tuple[float, float, float]:
 def guessed(
     name: str, secret: Ints, history: Ints, exchanged: Ints, half: Ints
 ) -> tuple[Doubles, dict[str, float], list[Measure]]:
-    """Return who was guessed [clients], metrics and measures; ``exchanged`` [permutations, clients] are histories by chance."""
+    """Return who was guessed [clients], metrics and measures; ``exchanged`` [permutations,
+    clients] are histories by chance.
+    """
     n, sizes = len(secret), (int(history.max()) + 1, int(secret.max()) + 1)
     bayes, prior, bits = bounds(counts(history, secret, *sizes) / n)
     permuted = np.array([bounds(counts(other, secret, *sizes) / n) for other in exchanged])
     by_chance = np.array([hits(other, secret, half).mean() for other in exchanged]) - prior
     p = as_large(bits, permuted[:, 2])
     right = hits(history, secret, half)
-    gain, null, extra = float(right.mean()) - prior, float(by_chance.mean()), bits - float(permuted[:, 2].mean())
-    low, high = with_chance(gain, by_chance, *(float(end) - prior for end in wilson(right.sum(), n, Z)))
+    gain, null, extra = (
+        float(right.mean()) - prior,
+        float(by_chance.mean()),
+        bits - float(permuted[:, 2].mean()),
+    )
+    low, high = with_chance(
+        gain, by_chance, *(float(end) - prior for end in wilson(right.sum(), n, Z))
+    )
     rows = [
         Measure(name, "accuracy", prior + gain, prior + low, prior + high, prior + null),
         Measure(name, "gain", gain, low, high, null),
         Measure(name, "largest_share", prior),
         Measure(name, "bits", extra, chance=0.0),
         Measure(name, "p", p),
-        # What the best guess would be if these clients were all that there are; hence its large value by chance.
+        # What the best guess would be if these clients were all that there are; hence its large
+        # value by chance.
         Measure(name, "bayes_accuracy", bayes, chance=float(permuted[:, 0].mean())),
     ]
     return right, {"gain": gain, "gain_null": null, "bits": extra, "p": p}, rows
 
 
 def as_large(value: float, by_chance: Doubles) -> float:
-    """Return the p value of a permutation test: the share of values that are as large, with ``value`` itself among them."""
+    """Return the p value of a permutation test: the share of values that are as large, with
+    ``value`` itself among them.
+    """
     return float((1 + (by_chance >= value - ROUNDING).sum()) / (1 + len(by_chance)))
 
 
 def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tuple[float, float]:
-    """Return the interval, with the mean of the values by chance [permutations] in it just if these do not reject it.
+    """Return the interval, with the mean of the values by chance [permutations] in it just if
+    these do not reject it.
 
     >>> chance = np.arange(-20, 20) / 100
     >>> [round(end, 3) for end in (*with_chance(0.25, chance, -0.1, 0.4), *with_chance(0.15, chance, 0.05, 0.4))]
@@ -283,19 +377,24 @@ def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tu
 
 
 def mix_gains(history: Ints, mixes: Doubles, half: Ints) -> Doubles:
-    """Return by how much 1 - TV of each client's mix [clients, classes] rises by its history, [clients]."""
+    """Return by how much 1 - TV of each client's mix [clients, classes] rises by its history,
+    [clients].
+    """
     gains = np.empty(len(mixes))
     for attacked in (half == 0, half == 1):
         mean, one_hot = mixes[~attacked].mean(axis=0), np.eye(int(history.max()) + 1)[history]
         sizes = one_hot[~attacked].sum(axis=0)[:, None]
-        of_history = np.where(sizes > 0, one_hot[~attacked].T @ mixes[~attacked] / np.maximum(sizes, 1), mean)
+        of_history = np.where(
+            sizes > 0, one_hot[~attacked].T @ mixes[~attacked] / np.maximum(sizes, 1), mean
+        )
         guesses, truth = (one_hot @ of_history)[attacked], mixes[attacked]
         gains[attacked] = (np.abs(mean - truth) - np.abs(guesses - truth)).sum(axis=1) / 2
     return gains
 
 
 def bits_of_interval(low: Doubles, high: Doubles) -> Doubles:
-    """Return the bits that an interval tells of a number that is uniform in [0, 1], at most `STEPS`.
+    """Return the bits that an interval tells of a number that is uniform in [0, 1], at most
+    `STEPS`.
 
     >>> bits_of_interval(np.array([0.0, 0.5]), np.array([1.0, 0.75])).tolist()
     [0.0, 2.0]
@@ -305,11 +404,18 @@ def bits_of_interval(low: Doubles, high: Doubles) -> Doubles:
 
 def _mixes(data: Federation) -> Doubles:
     """Return the shares [clients, classes] of the labels among each client's training examples."""
-    number = np.bincount(data.owner() * data.classes + data.train.y, minlength=data.clients * data.classes)
+    number = np.bincount(
+        data.owner() * data.classes + data.train.y, minlength=data.clients * data.classes
+    )
     return number.reshape(data.clients, -1) / data.sizes[:, None]
 
 
 def _mean(values: Doubles, least: float = 0.0) -> tuple[float, float, float]:
-    """Return the mean over clients with its normal 95 % interval; its standard error is at ``least`` so large."""
-    mean, reach = float(values.mean()), Z95 * max(least, float(values.std(ddof=1)) / sqrt(len(values)))
+    """Return the mean over clients with its normal 95 % interval; its standard error is at
+    ``least`` so large.
+    """
+    mean, reach = (
+        float(values.mean()),
+        Z95 * max(least, float(values.std(ddof=1)) / sqrt(len(values))),
+    )
     return mean, mean - reach, mean + reach

@@ -1,4 +1,5 @@
-"""Client inference attack (Sainz-Pardo Diaz et al. 2025, section 6): does the global model reveal who takes part?
+"""Client inference attack (Sainz-Pardo Diaz et al. 2025, section 6): does the global model
+reveal who takes part?
 
     published:  on 10 % of the target's training examples,  difference = (loss_target - loss_clients) / loss_target
     paired:     train k pairs of federations; the worlds of a pair share all seeds and differ in the target's slot only
@@ -6,16 +7,20 @@
                 score = loss of a reference model - loss of the world's model, on the target's examples
                 AUC of all IN against all OUT scores, with an exact p and a 95 % interval
 
-A stand-in has as many examples of the same classes, from the server's shadow set. The reference model is trained with
-another stand-in and without the server's noise: noise that it shared with the other worlds would cancel in the score,
-and the test would say that noise does not protect. A zero update is the neighboring relation of a central guarantee.
-The statistics are in `attacks.metrics.paired`. As a control, IN and OUT are also told apart by examples of nobody: an AUC
-far from 0.5 there says that the stand-in's examples are of another kind than the target's, not that its presence shows.
+A stand-in has as many examples of the same classes, from the server's shadow set. The reference
+model is trained with another stand-in and without the server's noise: noise that it shared with the
+other worlds would cancel in the score, and the test would say that noise does not protect. A zero
+update is the neighboring relation of a central guarantee. The statistics are in
+`attacks.metrics.paired`. As a control, IN and OUT are also told apart by examples of nobody: an AUC
+far from 0.5 there says that the stand-in's examples are of another kind than the target's, not that
+its presence shows.
 
-Differences from the paper: the published difference allows no decision (it has no run without the target, no threshold
-and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The paired test measures
-the actual leakage. Removing the target, as a comparison of runs with and without it would, changes the number of
-clients, the weights and the noise, which examples of nobody reveal, too.
+Differences from the paper: the published difference allows no decision (it has no run without the
+target, no threshold
+and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The
+paired test measures the actual leakage. Removing the target, as a comparison of runs with and
+without it would, changes the number of clients, the weights and the noise, which examples of nobody
+reveal, too.
 """
 
 from __future__ import annotations
@@ -80,12 +85,21 @@ METRICS = (
             target="attacks.cia.target",
             two_sided=True,
         ),
-        reading="CIA AUC: client inference (0.5 is guessing, near 0 is success); {cia_pairs} pairs of federations show at "
-        "most p {cia_p_least}, an AUC of 1 with interval from {cia_low_most}, epsilon {cia_epsilon_most}",
+        reading=(
+            "CIA AUC: client inference (0.5 is guessing, near 0 is success); {cia_pairs} pairs of "
+            "federations show at most p {cia_p_least}, an AUC of 1 with interval from "
+            "{cia_low_most}, epsilon {cia_epsilon_most}"
+        ),
         final="client_inference",
         ends=True,
     ),
-    rate("cia_auc_p", CLIENT, "CIA p of a run", digits=5, table=Column(5, "CIA p\nof a run", 3, interval=False)),
+    rate(
+        "cia_auc_p",
+        CLIENT,
+        "CIA p of a run",
+        digits=5,
+        table=Column(5, "CIA p\nof a run", 3, interval=False),
+    ),
     rate(
         "cia_advantage",
         CLIENT,
@@ -115,11 +129,25 @@ METRICS = (
     rate("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
     rate("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
     magnitude(
-        "cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2, bound="lower"
+        "cia_epsilon_most",
+        CLIENT,
+        "largest epsilon that so many pairs can certify",
+        unit="",
+        digits=2,
+        bound="lower",
     ),
-    # Of a client, and of whoever sees one model: less than a claim, which is for all models, refutes nothing.
+    # Of a client, and of whoever sees one model: less than a claim, which is for all models,
+    # refutes nothing.
     *(
-        magnitude(f"cia_{kind}epsilon{end}", CLIENT, f"CIA epsilon of a {what} client, {how}", "lower", "", 2, **more)
+        magnitude(
+            f"cia_{kind}epsilon{end}",
+            CLIENT,
+            f"CIA epsilon of a {what} client, {how}",
+            "lower",
+            "",
+            2,
+            **more,
+        )
         for kind, what in (("", "replaced"), ("zero_", "removed"))
         for end, how, more in (
             ("", "one model seen", SEEN | {"chance": f"cia_{kind}epsilon_null"}),
@@ -130,7 +158,10 @@ METRICS = (
         "cia_stand_in_distinct",
         CLIENT,
         "distinct examples of a stand-in",
-        reading="stand-ins are drawn from the shadow set: a share of {cia_stand_in_distinct} of their examples is distinct",
+        reading=(
+            "stand-ins are drawn from the shadow set: a share of {cia_stand_in_distinct} of "
+            "their examples is distinct"
+        ),
     ),
 )
 
@@ -143,22 +174,37 @@ class Config(SlotConfig):
     target: int = Field(-1, ge=-1, description="the attacked client; -1 is the last one")
     shadow: Literal["subset", "disjoint"] = Field(
         "subset",
-        description="the attacker holds some of the target's training examples, or some of its own test examples",
+        description=(
+            "the attacker holds some of the target's training examples, or some of its own test "
+            "examples"
+        ),
     )
-    shadow_share: float = Field(0.1, gt=0, le=1, description="share of those examples that the attacker holds")
-    # With 16, an AUC of 0.5 has an interval of about 0.3 to 0.7, and no more than an epsilon of 0.53 can be certified.
+    shadow_share: float = Field(
+        0.1, gt=0, le=1, description="share of those examples that the attacker holds"
+    )
+    # With 16, an AUC of 0.5 has an interval of about 0.3 to 0.7, and no more than an epsilon of
+    # 0.53 can be certified.
     replicas: int = Field(
-        16, ge=0, le=1000, description="pairs of the paired test, each of which trains 4 federations; 0: no test"
+        16,
+        ge=0,
+        le=1000,
+        description="pairs of the paired test, each of which trains 4 federations; 0: no test",
     )
     rounds: Literal["auto"] | tuple[Annotated[int, Field(ge=1)], ...] = Field(
         "auto",
-        description="rounds after which the paired test is made (the last gives the headline), up to 10; auto: 1, last",
+        description=(
+            "rounds after which the paired test is made (the last gives the headline), up to "
+            "10; auto: 1, last"
+        ),
         json_schema_extra=read_when(replicas=Above(0)),
     )
     # The loss alone differs more from pair to pair than from world to world.
     score: Literal["reference", "loss"] = Field(
         "reference",
-        description="the loss on the target's examples relative to that of a reference model, or the loss alone",
+        description=(
+            "the loss on the target's examples relative to that of a reference model, or the "
+            "loss alone"
+        ),
         json_schema_extra=read_when(replicas=Above(0)),
     )
     interval: bool = Field(
@@ -170,7 +216,9 @@ class Config(SlotConfig):
 
 @dataclass(frozen=True)
 class Replica:
-    """A federation to train for the paired test; the number of its pair selects the random numbers of all four."""
+    """A federation to train for the paired test; the number of its pair selects the random
+    numbers of all four.
+    """
 
     world: Kind
     number: int
@@ -186,67 +234,106 @@ def resolve(config: Config, run: Run) -> Config:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    """Return conflicts between the configuration and the rest of the run: (field, sentence)
+    pairs.
+    """
     conflicts, clients, k = [], run.data.config.clients, config.replicas
     if run.clustering.config.clusters > 1:
-        conflicts.append(("", f"cia attacks one global model; clustering {run.clustering.name} keeps several"))
+        conflicts.append(
+            ("", f"cia attacks one global model; clustering {run.clustering.name} keeps several")
+        )
     if config.target >= clients:
-        conflicts.append(("target", f"there are {clients} clients, numbered from 0; got {config.target}"))
+        conflicts.append(
+            ("target", f"there are {clients} clients, numbered from 0; got {config.target}")
+        )
     if k == 1:
         least = paired.FEWEST if config.interval else 2
-        conflicts.append(("replicas", f"one pair decides nothing, its p value is 1; 0 or at least {least}; got 1"))
+        conflicts.append(
+            (
+                "replicas",
+                f"one pair decides nothing, its p value is 1; 0 or at least {least}; got 1",
+            )
+        )
     if 1 < k < paired.FEWEST and config.interval:
         sentence = (
-            f"an interval of the AUC needs at least {paired.FEWEST} pairs of federations; got {k}. Raise it, or set"
+            f"an interval of the AUC needs at least {paired.FEWEST} pairs of federations; got "
+            f"{k}. Raise it, or set"
         )
-        conflicts.append(("replicas", f"{sentence} interval: false for an AUC and an exact p without an interval"))
+        conflicts.append(
+            (
+                "replicas",
+                f"{sentence} interval: false for an AUC and an exact p without an interval",
+            )
+        )
     if k and config.rounds != "auto" and not _rounds(config, run.rounds):
         rounds = ", ".join(map(str, config.rounds)) or "none"
-        conflicts.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {rounds}"))
+        conflicts.append(
+            (
+                "rounds",
+                f"no round of the paired test is one of the run's {run.rounds}; got {rounds}",
+            )
+        )
     if config.rounds != "auto" and len(config.rounds) > 10:
-        conflicts.append(("rounds", f"the paired test is made after at most 10 rounds; got {len(config.rounds)}"))
+        conflicts.append(
+            ("rounds", f"the paired test is made after at most 10 rounds; got {len(config.rounds)}")
+        )
     return conflicts
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
-    """Return why the attacker has no examples, or why there is no stand-in for the target: (field, sentence) pairs."""
+    """Return why the attacker has no examples, or why there is no stand-in for the target:
+    (field, sentence) pairs.
+    """
     try:
         attacker_examples(config, data)
     except DataError as error:
         return [("shadow", str(error))]
     lack = lacking(data, config.target % data.clients) if config.replicas else ""
-    remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
+    remedy = (
+        f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set "
+        "replicas: 0"
+    )
     return [("replicas", lack + remedy)] if lack else []
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Compute the published difference of the global model.
 
-    The risk is None, because the difference says nothing of membership. The loss of the clients is the mean over the
-    test examples of all clients, so each client counts by their number.
+    The risk is None, because the difference says nothing of membership. The loss of the clients is
+    the mean over the test examples of all clients, so each client counts by their number.
     """
     data = model.cluster.data
     owned = data.test_owner >= 0 if (data.test_owner >= 0).any() else np.ones(len(data.test), bool)
-    of_target, of_clients = _losses(model.network, model.weights, [attacker_examples(config, data), data.test[owned]])
+    of_target, of_clients = _losses(
+        model.network, model.weights, [attacker_examples(config, data), data.test[owned]]
+    )
     metrics = {
         "cia_aggregated_loss": of_clients,
         "cia_target_loss": of_target,
         "cia_difference": (of_target - of_clients) / of_target if of_target else NAN,
     }
-    measures = tuple(Measure("cia", name.removeprefix("cia_"), value) for name, value in metrics.items())
+    measures = tuple(
+        Measure("cia", name.removeprefix("cia_"), value) for name, value in metrics.items()
+    )
     return Audit(None, measures, metrics=metrics)
 
 
 def attacker_examples(config: Config, data: Federation) -> Examples:
-    """Return the target's examples that the attacker holds. Raises DataError if it has no test examples of its own.
+    """Return the target's examples that the attacker holds.
 
-    They are a share of its training examples or of its own test examples, evenly spaced in the client's order, so every
-    model is queried with the same examples.
+    Raises DataError if it has no test examples of its own.
+
+    They are a share of its training examples or of its own test examples, evenly spaced in the
+    client's order, so every model is queried with the same examples.
     """
     client = config.target % data.clients
-    examples = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
+    examples = (
+        data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
+    )
     if not len(examples):
-        raise DataError(f"client {client} of {data.name} has no test examples of its own; use shadow: subset")
+        raise DataError(
+            f"client {client} of {data.name} has no test examples of its own; use shadow: subset"
+        )
     return examples[_spaced(len(examples), max(1, round(config.shadow_share * len(examples))))]
 
 
@@ -255,14 +342,21 @@ def _spaced(size: int, count: int) -> Ints:
 
 
 def _losses(network: Network, weights: Weights, sets: Sequence[Examples]) -> list[float]:
-    """Return a model's mean loss, in nats, on each of several sets of examples; NaN for an empty one."""
+    """Return a model's mean loss, in nats, on each of several sets of examples; NaN for an empty
+    one.
+    """
     network.load(weights)
-    means = (cross_entropies(network.logits(part.x), part.y).mean() if len(part) else NAN for part in sets)
+    means = (
+        cross_entropies(network.logits(part.x), part.y).mean() if len(part) else NAN
+        for part in sets
+    )
     return [float(mean) for mean in means]
 
 
 def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
-    """Return the federations that the paired test needs, four for each pair, in a run of so many rounds."""
+    """Return the federations that the paired test needs, four for each pair, in a run of so many
+    rounds.
+    """
     measured = _rounds(config, rounds)
     pairs = range(config.replicas if measured else 0)
     return tuple(Replica(world, number, measured[-1]) for number in pairs for world in WORLDS)
@@ -270,7 +364,9 @@ def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
 
 def _rounds(config: Config, rounds: int) -> list[int]:
     """Return the rounds of the paired test that a run of ``rounds`` has, ascending."""
-    return sorted({r for r in ((1, rounds) if config.rounds == "auto" else config.rounds) if r <= rounds})
+    return sorted(
+        {r for r in ((1, rounds) if config.rounds == "auto" else config.rounds) if r <= rounds}
+    )
 
 
 def world(config: Config, data: Federation, replica: Replica, stream: Stream) -> World:
@@ -287,15 +383,17 @@ def world(config: Config, data: Federation, replica: Replica, stream: Stream) ->
 def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Federation:
     """Return the federation in which other examples of the same classes hold the target's slot.
 
-    They are drawn from the shadow set and get the target's transforms. Where a class has fewer examples there than the
-    target has, they are repeated evenly.
+    They are drawn from the shadow set and get the target's transforms. Where a class has fewer
+    examples there than the target has, they are repeated evenly.
     """
     place, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
     rows = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
         places, available = labels == label, np.flatnonzero(data.shadow.y == label)
         rounds = -(-places.sum() // len(available))
-        rows[places] = np.concatenate([rng.permutation(available) for _ in range(rounds)])[: places.sum()]
+        rows[places] = np.concatenate([rng.permutation(available) for _ in range(rounds)])[
+            : places.sum()
+        ]
     strengths = data.draw_strengths(np.full(len(rows), target), rng)
     x, example_strengths = data.train.x.copy(), data.example_strengths.copy()
     x[place], example_strengths[place] = data.prepare(data.shadow.x[rows], strengths), strengths
@@ -305,14 +403,19 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
 def lacking(data: Federation, target: int) -> str:
     """Return why there is no stand-in for the target; empty if there is one."""
     if not len(data.shadow):
-        return f"a stand-in for client {target} needs a shadow set of the server, and {data.name} gives it none"
+        return (
+            f"a stand-in for client {target} needs a shadow set of the server, and {data.name} "
+            "gives it none"
+        )
     missing = sorted(set(data.client(target).y.tolist()) - set(data.shadow.y.tolist()))
     if not missing:
         return ""
-    classes = f"class {missing[0]}" if len(missing) == 1 else f"classes {', '.join(map(str, missing))}"
+    classes = (
+        f"class {missing[0]}" if len(missing) == 1 else f"classes {', '.join(map(str, missing))}"
+    )
     return (
-        f"a stand-in for client {target} needs examples of all of its classes, and none of the {len(data.shadow)} "
-        f"in the server's shadow set is of {classes}"
+        f"a stand-in for client {target} needs examples of all of its classes, and none of "
+        f"the {len(data.shadow)} in the server's shadow set is of {classes}"
     )
 
 
@@ -321,26 +424,33 @@ def looks_after(config: Config, rounds: int) -> bool:
     return config.rounds == "auto" or rounds in config.rounds
 
 
-def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
+def measure(
+    config: Config, data: Federation, network: Network, weights: Weights
+) -> dict[str, float]:
     """Measure a replica's model; ``data`` is the federation of the run.
 
-    Returns mean losses in nats, "target" on the target's examples that the attacker holds and "nobody" on examples of
-    nobody; and "distinct", the share of distinct examples among a stand-in's.
+    Returns mean losses in nats, "target" on the target's examples that the attacker holds and
+    "nobody" on examples of nobody; and "distinct", the share of distinct examples among a
+    stand-in's.
     """
     attacked = config.target % data.clients
     of_target, nobodys = _losses(
         network, weights, [attacker_examples(config, data), examples_of_nobody(data, attacked)]
     )
-    needed, available = (np.bincount(y, minlength=data.classes) for y in (data.client(attacked).y, data.shadow.y))
+    needed, available = (
+        np.bincount(y, minlength=data.classes) for y in (data.client(attacked).y, data.shadow.y)
+    )
     distinct = float(np.minimum(needed, available).sum() / needed.sum())
     return {"target": of_target, "nobody": nobodys, "distinct": distinct}
 
 
 def examples_of_nobody(data: Federation, target: int) -> Examples:
-    """Return examples that neither the target nor its stand-in trains on, evenly spaced, 2 000 at most.
+    """Return examples that neither the target nor its stand-in trains on, evenly spaced, 2 000
+    at most.
 
-    They are non-members that were not held out from the target, in their order; where there are none, test examples
-    that are not the target's. Non-members of nobody get the clients' transforms in turn.
+    They are non-members that were not held out from the target, in their order; where there are
+    none, test examples that are not the target's. Non-members of nobody get the clients' transforms
+    in turn.
     """
     rows = np.flatnonzero(data.nonmember_owner != target)
     if not len(rows):
@@ -357,11 +467,12 @@ Measured: TypeAlias = Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]
 
 
 def compare(config: Config, measured: Measured, rng: np.random.Generator) -> Exposure:
-    """Make the paired test from each replica's results of `measure` by round, none of a federation that diverged.
+    """Make the paired test from each replica's results of `measure` by round, none of a
+    federation that diverged.
 
-    Returns the metrics of the test for each measured round and, without a suffix, of the last one. They are NaN with
-    fewer than two complete pairs, and intervals are NaN with fewer than eight. Everything is computed exactly, without
-    ``rng``.
+    Returns the metrics of the test for each measured round and, without a suffix, of the last one.
+    They are NaN with fewer than two complete pairs, and intervals are NaN with fewer than eight.
+    Everything is computed exactly, without ``rng``.
     """
     metrics: dict[str, float] = {}
     last = max(replica.rounds for replica, _ in measured)
@@ -372,19 +483,34 @@ def compare(config: Config, measured: Measured, rng: np.random.Generator) -> Exp
     headline = values | {
         "cia_round": float(last),
         "cia_p_least": paired.least_p(pairs) if pairs else NAN,
-        "cia_low_most": paired.score_interval(1.0, pairs)[0] if pairs >= paired.FEWEST and config.interval else NAN,
-        "cia_epsilon_most": paired.most_epsilon(pairs // 2) if pairs >= paired.FEWEST_CERTIFYING else NAN,
-        "cia_stand_in_distinct": next((m["distinct"] for _, by_round in measured for m in by_round.values()), NAN),
+        "cia_low_most": paired.score_interval(1.0, pairs)[0]
+        if pairs >= paired.FEWEST and config.interval
+        else NAN,
+        "cia_epsilon_most": paired.most_epsilon(pairs // 2)
+        if pairs >= paired.FEWEST_CERTIFYING
+        else NAN,
+        "cia_stand_in_distinct": next(
+            (m["distinct"] for _, by_round in measured for m in by_round.values()), NAN
+        ),
     }
-    return Exposure(headline | metrics, measures=tuple(Measure("client_target", *pair) for pair in metrics.items()))
+    return Exposure(
+        headline | metrics,
+        measures=tuple(Measure("client_target", *pair) for pair in metrics.items()),
+    )
 
 
 def _test(config: Config, measured: Measured, round_: int) -> dict[str, float]:
     """Return the metrics of the paired test after one round; NaN if not known."""
     by_target, control = (
-        paired_scores(measured, round_, examples, config.score == "reference") for examples in ("target", "nobody")
+        paired_scores(measured, round_, examples, config.score == "reference")
+        for examples in ("target", "nobody")
     )
-    ins, outs, zero, enough = by_target["in"], by_target["stand_in"], by_target["zero"], len(by_target["in"]) > 1
+    ins, outs, zero, enough = (
+        by_target["in"],
+        by_target["stand_in"],
+        by_target["zero"],
+        len(by_target["in"]) > 1,
+    )
     values = _told_apart("cia_auc", ins, outs)
     values["cia_advantage"] = abs(2 * values["cia_auc"] - 1)
     values["cia_advantage_null"] = paired.null_advantage(ins, outs) if enough else NAN
@@ -396,10 +522,22 @@ def _test(config: Config, measured: Measured, round_: int) -> dict[str, float]:
         values |= dict.fromkeys(names, NAN)
         if enough:
             estimate, chance = paired.epsilon(ins, others), paired.null_epsilon(ins, others)
-            epsilons = estimate.epsilon, chance, paired.certified_epsilon(ins, others), estimate.low, estimate.high
+            epsilons = (
+                estimate.epsilon,
+                chance,
+                paired.certified_epsilon(ins, others),
+                estimate.low,
+                estimate.high,
+            )
             values |= {key: v for key, v in zip(names, epsilons, strict=True) if np.isfinite(v)}
-    values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"]) | {"cia_pairs": float(len(ins))}
-    return {name: v for name, v in values.items() if config.interval or not name.endswith(("_low", "_high"))}
+    values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"]) | {
+        "cia_pairs": float(len(ins))
+    }
+    return {
+        name: v
+        for name, v in values.items()
+        if config.interval or not name.endswith(("_low", "_high"))
+    }
 
 
 def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float]:
@@ -409,8 +547,11 @@ def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float
     return {name: auc, f"{name}_p": p, f"{name}_low": low, f"{name}_high": high}
 
 
-def paired_scores(measured: Measured, round_: int, losses: str, reference: bool) -> dict[str, np.ndarray]:
-    """Return the scores of the worlds "in", "stand_in" and "zero" after a round, [pairs] each, of complete pairs.
+def paired_scores(
+    measured: Measured, round_: int, losses: str, reference: bool
+) -> dict[str, np.ndarray]:
+    """Return the scores of the worlds "in", "stand_in" and "zero" after a round, [pairs] each,
+    of complete pairs.
 
     A score is the loss of the pair's reference model, or 0 without ``reference``, less the world's.
     """
@@ -420,4 +561,8 @@ def paired_scores(measured: Measured, round_: int, losses: str, reference: bool)
             pairs.setdefault(replica.number, {})[replica.world] = loss
     complete = [pair for _, pair in sorted(pairs.items()) if len(pair) == len(WORLDS)]
     base = np.array([pair["reference"] * reference for pair in complete])
-    return {world: base - np.array([pair[world] for pair in complete]) for world in WORLDS if world != "reference"}
+    return {
+        world: base - np.array([pair[world] for pair in complete])
+        for world in WORLDS
+        if world != "reference"
+    }

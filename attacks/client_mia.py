@@ -1,4 +1,5 @@
-"""A client as attacker: it knows its own examples, receives all models, and attacks the examples of the other clients.
+"""A client as attacker: it knows its own examples, receives all models, and attacks the examples
+of the other clients.
 
     for each model theta_j, every 5 rounds, for each attacker i:
         theta_a     the model that i trained: theta_j if i trained it, else the one that i trained last
@@ -8,20 +9,25 @@
         A_ij        (TPR + TNR) / 2 of the rule "member if the loss is below the threshold", and AUC
     reported: mean of A_ij over the attackers, and the worst attacker, the one with the highest A_ij
 
-It takes no shadow model and no help of the server: it is the attack that clients can make alone (Jung et al. 2025 name
-it for servers that are not trusted). How well it does is measured by an oracle that knows the other clients' examples, as
-with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no members of its own, so its threshold
-is carried over from the model that it did train, and nothing is fitted there.
+It takes no shadow model and no help of the server: it is the attack that clients can make alone
+(Jung et al. 2025 name
+it for servers that are not trusted). How well it does is measured by an oracle that knows the other
+clients' examples, as with ``signal: oracle`` of shadow_mia. On a model that i did not train it has
+no members of its own, so its threshold is carried over from the model that it did train, and
+nothing is fitted there.
 
-By chance is what would be measured if the losses of the examples of a label were exchanged, and each attacker asked about
-the same ones (`attacks.metrics.client_auc.attackers_by_chance`): 0.5 on average if losses do not follow labels, and more for
-the worst attacker, who is chosen by the result.
+By chance is what would be measured if the losses of the examples of a label were exchanged, and
+each attacker asked about the same ones (`attacks.metrics.client_auc.attackers_by_chance`): 0.5 on
+average if losses do not follow labels, and more for the worst attacker, who is chosen by the
+result.
 
-Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
-loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
-model of which it knows nothing is a guess, 0.5, in its own choice (``risk_from: own`` of ifca_mir). Where clients are
-absent from rounds, the members of theta_j are the examples of those who have trained it at least once and no other model
-since, and a client attacks as soon as it has trained a model itself.
+Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead
+of the mean training
+loss. An attacker whose success cannot be measured (too few non-members are left to ask about)
+counts nowhere, and a model of which it knows nothing is a guess, 0.5, in its own choice
+(``risk_from: own`` of ifca_mir). Where clients are absent from rounds, the members of theta_j are
+the examples of those who have trained it at least once and no other model since, and a client
+attacks as soon as it has trained a model itself.
 """
 
 from __future__ import annotations
@@ -53,7 +59,9 @@ FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold
 RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
 SHOWN: dict[str, Any] = {
     "table": Column(5, "client's\nMIA AUC"),
-    "reading": "client's MIA: a client attacks the examples of others; mean over attackers and models",
+    "reading": (
+        "client's MIA: a client attacks the examples of others; mean over attackers and models"
+    ),
 }
 METRICS = tuple(
     rate(name, MEMBERSHIP, f"client's MIA {label}", "lower", chance=f"{name}_null", **shown)
@@ -70,31 +78,52 @@ METRICS = tuple(
 class Config(SlotConfig):
     """Fields of the attack by clients."""
 
-    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
+    every: int = Field(
+        5, ge=1, description="rounds from one attack to the next; its result is kept in between"
+    )
     attackers: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         "all",
-        description="clients that attack: a number of them, drawn once per run, or all that can learn a threshold",
+        description=(
+            "clients that attack: a number of them, drawn once per run, or all that can learn a "
+            "threshold"
+        ),
     )
     # With a threshold from three examples of a class, the attack would fit their noise.
     per_class: int = Field(
-        10, ge=1, description="fewest own members, and non-members, of a class that get a threshold of their own"
+        10,
+        ge=1,
+        description=(
+            "fewest own members, and non-members, of a class that get a threshold of their own"
+        ),
     )
     set_aside: float = Field(
-        0.5, gt=0, lt=1, description="share of nobody's non-members for attackers who kept back fewer than ten"
+        0.5,
+        gt=0,
+        lt=1,
+        description="share of nobody's non-members for attackers who kept back fewer than ten",
     )
     # Whoever chooses the lower of two measured risks also chooses errors that are too low.
     published_share: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
         "auto",
-        description="share of the asked examples that serve the clients' own choice alone; auto: 0.5 if they use it",
+        description=(
+            "share of the asked examples that serve the clients' own choice alone; auto: 0.5 if "
+            "they use it"
+        ),
     )
-    queries: int = Field(2000, ge=1, description="members of a model that are asked about at most, and non-members")
+    queries: int = Field(
+        2000, ge=1, description="members of a model that are asked about at most, and non-members"
+    )
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto`` in ``published_share``: half where clients choose by the risk that they find, else nothing."""
+    """Replace ``auto`` in ``published_share``: half where clients choose by the risk that they
+    find, else nothing.
+    """
     if config.published_share != "auto":
         return config
-    return config.model_copy(update={"published_share": 0.5 if run.clustering.config.weighs_own_risks else 0.0})
+    return config.model_copy(
+        update={"published_share": 0.5 if run.clustering.config.weighs_own_risks else 0.0}
+    )
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
@@ -103,7 +132,9 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
     asking, resampling, exchanging = model.rng.spawn(3)
-    queries = draw_queries(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
+    queries = draw_queries(
+        config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream)
+    )
     labels, member = queries.labels, queries.member
     model.network.load(model.weights)
     logits = model.network.logits(np.concatenate([queries.inside.x, queries.outside.x]))
@@ -111,7 +142,9 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     thresholds = np.reshape(learned, (len(who), data.classes))
     scores = thresholds[:, labels] - membership.losses(logits, labels)
     others = queries.owner[None, :] != who[:, None]  # nobody is asked about its own examples
-    published = set_aside(config.published_share, data, stream)[queries.place]  # serves the clients' own choice alone
+    published = set_aside(config.published_share, data, stream)[
+        queries.place
+    ]  # serves the clients' own choice alone
     reported = others & ~published
     success = successes(scores, reported, member)
     of_published = successes(scores, others & published, member) if published.any() else success
@@ -120,18 +153,27 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     accuracies = success.by_attacker["balanced_accuracy"]
     chance = attackers_by_chance(scores, reported, member, labels, exchanging)
     null = float(chance["worst"].mean())
-    worst = None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))  # of equals the first
+    worst = (
+        None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))
+    )  # of equals the first
     measures = _mean_rows("client_mia", success, chance)
     trained = np.isin(who, model.cluster.clients)
-    for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
+    for subject, part in (
+        ("client_mia, trained it", trained),
+        ("client_mia, carried over", ~trained),
+    ):
         of_part = successes(scores[part], reported[part], member)
         if not np.isnan(of_part.by_attacker["auc"]).all():
-            by_chance = attackers_by_chance(scores[part], reported[part], member, labels, exchanging)
+            by_chance = attackers_by_chance(
+                scores[part], reported[part], member, labels, exchanging
+            )
             measures += _mean_rows(subject, of_part, by_chance)
     if worst is not None:  # the interval does not know that it was chosen
         of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)
         nulls, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
-        measures += [Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], nulls[n]) for n in MEASURED]
+        measures += [
+            Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], nulls[n]) for n in MEASURED
+        ]
     highest = NAN if worst is None else float(accuracies[worst])
     names = {"client_mia_accuracy": "balanced_accuracy", "client_mia_auc": "auc"}
     metrics = {name: success.mean[measured][0] for name, measured in names.items()}
@@ -141,27 +183,42 @@ def audit(config: Config, model: AttackedModel) -> Audit:
 
 
 def learned_thresholds(config: Config, model: AttackedModel, client: int) -> Doubles:
-    """Return the thresholds [classes] that ``client`` learns on the attacked model or, if it did not train it, its own."""
+    """Return the thresholds [classes] that ``client`` learns on the attacked model or, if it did
+    not train it, its own.
+    """
     number, data = model.cluster.number, model.cluster.data
     trained = number if client in model.cluster.clients else int(model.trained[client])
     model.network.load(model.weights if trained == number else model.sent[trained])
     examples, member = teaching_set(config, data, client, model.stream)
-    return learn(Outputs(model.network.logits(examples.x), examples.y, member), data.classes, config.per_class)
+    return learn(
+        Outputs(model.network.logits(examples.x), examples.y, member),
+        data.classes,
+        config.per_class,
+    )
 
 
 def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
-    """Return the loss below which an example is taken for a member, for each class [classes], in nats.
+    """Return the loss below which an example is taken for a member, for each class [classes], in
+    nats.
 
-    A class with at least ``per_class`` members, and non-members, in ``outputs`` has a threshold of its own.
+    A class with at least ``per_class`` members, and non-members, in ``outputs`` has a threshold of
+    its own.
     """
     signal = -membership.losses(outputs.logits, outputs.labels)
     return -membership.class_thresholds(signal, outputs.labels, outputs.member, classes, per_class)
 
 
-def teaching_set(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
-    """Return the examples that ``client`` learns from, ready for the model, and whether each is a member [n]."""
+def teaching_set(
+    config: Config, data: Federation, client: int, stream: Stream
+) -> tuple[Examples, Bools]:
+    """Return the examples that ``client`` learns from, ready for the model, and whether each is
+    a member [n].
+    """
     rng, members = stream("attack_targets", client, DRAWN), data.client(client)
-    tests, outside = np.flatnonzero(data.test_owner == client), np.flatnonzero(data.nonmember_owner == client)
+    tests, outside = (
+        np.flatnonzero(data.test_owner == client),
+        np.flatnonzero(data.nonmember_owner == client),
+    )
     if len(tests) + len(outside) < FEWEST:
         common = reserved(config, data, stream)
         size = min(len(common), max(len(members), FEWEST))
@@ -172,37 +229,58 @@ def teaching_set(config: Config, data: Federation, client: int, stream: Stream) 
 
 
 def _mean_rows(subject: str, success: Successes, chance: Mapping[str, Doubles]) -> list[Measure]:
-    """Return the mean over attackers, with its interval over examples, and how many attackers it is over."""
-    rows = [Measure(subject, name, *success.mean[name], chance=float(chance[name].mean())) for name in MEASURED]
+    """Return the mean over attackers, with its interval over examples, and how many attackers it
+    is over.
+    """
+    rows = [
+        Measure(subject, name, *success.mean[name], chance=float(chance[name].mean()))
+        for name in MEASURED
+    ]
     valid = ~np.isnan(success.by_attacker["auc"])
     sizes = {"members": success.members[valid], "nonmembers": success.nonmembers[valid]}
     means = {side: float(np.mean(size)) if len(size) else NAN for side, size in sizes.items()}
-    return rows + [Measure(subject, name, v) for name, v in ({"attackers": float(valid.sum())} | means).items()]
+    return rows + [
+        Measure(subject, name, v) for name, v in ({"attackers": float(valid.sum())} | means).items()
+    ]
 
 
 def attackers(config: Config, data: Federation, stream: Stream) -> Ints:
-    """Return the clients that attack, ascending: those with enough examples to learn from, or some of them."""
+    """Return the clients that attack, ascending: those with enough examples to learn from, or
+    some of them.
+    """
     able = _able(config, data)
     if config.attackers == "all" or config.attackers >= len(able):
         return able
-    return np.sort(stream("attack_targets", 1, CHOSEN).choice(able, config.attackers, replace=False))
+    return np.sort(
+        stream("attack_targets", 1, CHOSEN).choice(able, config.attackers, replace=False)
+    )
 
 
 def reserved(config: Config, data: Federation, stream: Stream) -> Ints:
-    """Return the positions of the non-members that are set aside for attackers; none if all have enough of their own."""
+    """Return the positions of the non-members that are set aside for attackers; none if all have
+    enough of their own.
+    """
     size = _reserve_size(config, data)
     pool = np.flatnonzero(data.nonmember_owner == NOBODY)
-    return np.sort(stream("attack_targets", 1, RESERVED).choice(pool, size, replace=False)) if size else pool[:0]
+    return (
+        np.sort(stream("attack_targets", 1, RESERVED).choice(pool, size, replace=False))
+        if size
+        else pool[:0]
+    )
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why no client can attack on ``data``: (field, sentence) pairs."""
     if not len(_able(config, data)):
-        needs = f"client_mia needs a client with {FEWEST} training examples, and {FEWEST} that nobody trains on to learn from"
+        needs = (
+            f"client_mia needs a client with {FEWEST} training examples, and {FEWEST} that "
+            "nobody trains on to learn from"
+        )
         return [("", f"{needs}; {data.name} has none: hold more out")]
     if (left := len(data.nonmembers) - _reserve_size(config, data)) < FEWEST:
         leaves = (
-            f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, and {FEWEST} are needed"
+            f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, "
+            f"and {FEWEST} are needed"
         )
         return [("set_aside", f"{leaves}; hold more out, or set less aside")]
     return []

@@ -1,4 +1,5 @@
-"""Membership inference by a passive server that compares the clients' updates over rounds (FedMIA, Zhu et al. 2025).
+"""Membership inference by a passive server that compares the clients' updates over rounds
+(FedMIA, Zhu et al. 2025).
 
     examples of client c: n members and m non-members, fixed before the first round
     before the round the server sent theta; client k answers theta_k;  Delta_k = theta - theta_k
@@ -14,18 +15,23 @@
     reported: the AUC of each client's n + m examples, as if non-members had the members' labels (`metrics.client_auc`);
               its mean over clients, largest value, CoV, FI and EOD
 
-No shadow model is trained: the other clients' models are the reference. A client is compared with those who were sent
-the same model; if these are fewer than two, with all. ``headline`` names the signal that all columns but ``*_auc`` are
-of. It is fixed by the configuration, because the best of several signals would be a biased choice.
+No shadow model is trained: the other clients' models are the reference. A client is compared with
+those who were sent
+the same model; if these are fewer than two, with all. ``headline`` names the signal that all
+columns but ``*_auc`` are of. It is fixed by the configuration, because the best of several signals
+would be a biased choice.
 
-A cost to know: clients whose examples are transformed, or who hold out their own, share no non-member, so that every
-model is evaluated on clients * ``compared`` further examples; otherwise on ``compared``. With transforms it is
-evaluated on clients * ``references``, too.
+A cost to know: clients whose examples are transformed, or who hold out their own, share no
+non-member, so that every
+model is evaluated on clients * ``compared`` further examples; otherwise on ``compared``. With
+transforms it is evaluated on clients * ``references``, too.
 
-Differences from the paper: every client is the target in turn, and not client 0 alone. Signals are centered, because a
-client's label is otherwise taken for its example; ``center: none`` is as published. The distribution over the other
-clients is a Student t of the confidences with moderated variances (``world: student``; `metrics.out_worlds`) instead of
-a normal one of the losses. Non-members are the same in every round, whereas the released code draws them anew.
+Differences from the paper: every client is the target in turn, and not client 0 alone. Signals are
+centered, because a
+client's label is otherwise taken for its example; ``center: none`` is as published. The
+distribution over the other clients is a Student t of the confidences with moderated variances
+(``world: student``; `metrics.out_worlds`) instead of a normal one of the losses. Non-members are
+the same in every round, whereas the released code draws them anew.
 """
 
 from __future__ import annotations
@@ -37,7 +43,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MEMBERSHIP, MINOR, Column, PerClient, Risk, magnitude, names_of, rate
+from algorithms.core.metric import (
+    MEMBERSHIP,
+    MINOR,
+    Column,
+    PerClient,
+    Risk,
+    magnitude,
+    names_of,
+    rate,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import CenteredConfig, Queries, model_losses, queries_of, target_losses
@@ -48,7 +63,9 @@ from attacks.metrics.out_worlds import World
 from attacks.metrics.over_rounds import last_values
 from datasets.federation import Examples, Federation, Ints, joined
 
-Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
+Signal = Literal[
+    "fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"
+]
 
 KINDS = ("updates",)
 SEES = "updates"
@@ -64,7 +81,12 @@ SIGNALS: dict[Signal, str] = {
     "gradient_difference": "the gradient difference",
 }
 BY_LOSSES = 2  # so many of them need no gradients
-COLUMNS = "fedmia_auc", "fedmia_auc_low", "fedmia_auc_high", "fedmia_tpr_at_1_fpr"  # of the clients' table
+COLUMNS = (
+    "fedmia_auc",
+    "fedmia_auc_low",
+    "fedmia_auc_high",
+    "fedmia_tpr_at_1_fpr",
+)  # of the clients' table
 
 METRICS = (
     rate(
@@ -75,7 +97,9 @@ METRICS = (
         live=1,
         table=Column(1, "FedMIA\nAUC"),
         chance=0.5,
-        risk=Risk("Who sees the updates tells their clients' training examples from others with AUC", 20),
+        risk=Risk(
+            "Who sees the updates tells their clients' training examples from others with AUC", 20
+        ),
         clients=PerClient(
             "FedMIA on each client's updates, AUC",
             low="fedmia_auc_low",
@@ -112,24 +136,39 @@ METRICS = (
         table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
         chance="fedmia_eod_null",
     ),
-    *(rate(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5) for name, label in SIGNALS.items()),
+    *(
+        rate(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5)
+        for name, label in SIGNALS.items()
+    ),
 )
 
 
 class Config(CenteredConfig):
     """Fields of FedMIA."""
 
-    # Beside a client's members, other clients' examples tell who trained on an example, not whether anybody did.
+    # Beside a client's members, other clients' examples tell who trained on an example, not whether
+    # anybody did.
     nonmembers: Literal["outside", "other_client"] = Field(
         "outside",
-        description="what members are compared with: examples of nobody's training, or other clients' members",
+        description=(
+            "what members are compared with: examples of nobody's training, or other clients' "
+            "members"
+        ),
     )
-    # Losses are those of source inference; gradients cost a backward pass for each example and round.
-    signals: Literal["losses", "all"] = Field("losses", description="whether records' gradients are compared, too")
-    headline: Signal = Field("fedmia_loss", description="the signal that the columns fedmia_* are about")
+    # Losses are those of source inference; gradients cost a backward pass for each example and
+    # round.
+    signals: Literal["losses", "all"] = Field(
+        "losses", description="whether records' gradients are compared, too"
+    )
+    headline: Signal = Field(
+        "fedmia_loss", description="the signal that the columns fedmia_* are about"
+    )
     world: World = Field(
         "student",
-        description="distribution over the other clients: student (moderated variances) or gaussian (published)",
+        description=(
+            "distribution over the other clients: student (moderated variances) or gaussian "
+            "(published)"
+        ),
     )
 
     @property
@@ -139,15 +178,25 @@ class Config(CenteredConfig):
 
     @property
     def metrics(self) -> list[str]:
-        """The names of all metrics but those of signals that are not measured, which would be empty columns."""
-        return [name for name in names_of(METRICS) if name.removesuffix("_auc") not in set(SIGNALS) - {*self.measured}]
+        """The names of all metrics but those of signals that are not measured, which would be
+        empty columns.
+        """
+        return [
+            name
+            for name in names_of(METRICS)
+            if name.removesuffix("_auc") not in set(SIGNALS) - {*self.measured}
+        ]
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    """Return conflicts between the configuration and the rest of the run: (field, sentence)
+    pairs.
+    """
     conflicts: Problems = []
     if config.headline not in config.measured:
-        conflicts.append(("headline", f"{config.headline} needs the examples' gradients; set signals: all"))
+        conflicts.append(
+            ("headline", f"{config.headline} needs the examples' gradients; set signals: all")
+        )
     return conflicts + _queries.cohort_problems("fedmia", run, FEWEST_CLIENTS)
 
 
@@ -160,24 +209,31 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     """Measure a block's c updates on the examples of all clients.
 
     Returns:
-        ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, examples], and with
-        gradients ``cosines`` and ``differences`` [c, examples]. Examples are in the order of `Queries`, and after them
-        come the references.
+        ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c,
+        examples], and with gradients ``cosines`` and ``differences`` [c, examples]. Examples are in
+        the order of `Queries`, and after them come the references.
     """
     queries = queries_of(config, seen.data, seen.stream)
     members, others = queries.members.ravel(), joined([queries.outside, queries.references])
     losses = target_losses(seen, members), model_losses(seen, others)
-    confidences = np.concatenate([confidences_of_losses(part) for part in losses], axis=1).astype(np.float32)
-    signals: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment), "confidences": confidences}
+    confidences = np.concatenate([confidences_of_losses(part) for part in losses], axis=1).astype(
+        np.float32
+    )
+    signals: dict[str, NDArray[Any]] = {
+        "assignment": np.asarray(seen.assignment),
+        "confidences": confidences,
+    }
     if config.signals == "all":
         signals |= against_gradients(seen, joined([seen.data.train[members], others]))
     return signals
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Add the round to the scores of earlier rounds, and attack every client that has taken part in an attacked round.
+    """Add the round to the scores of earlier rounds, and attack every client that has taken part
+    in an attacked round.
 
-    A round with fewer than three clients does not count, because there is nobody to compare a client with.
+    A round with fewer than three clients does not count, because there is nobody to compare a
+    client with.
     """
     queries = queries_of(config, seen.data, seen.stream)
     sums = {name: array.copy() for name, array in seen.kept.items()}
@@ -204,24 +260,38 @@ def round_scores(
         return np.take_along_axis(values, numbers, axis=1)
 
     def standing(values: Doubles) -> Doubles:
-        values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)
-        return out_worlds.standing(own_values(values), out_worlds.others(values, numbers, worlds), config.world)
+        values = out_worlds.centered(
+            values, queries.labels, queries.transforms, queries.reference_labels
+        )
+        return out_worlds.standing(
+            own_values(values), out_worlds.others(values, numbers, worlds), config.world
+        )
 
     confidences = observed["confidences"].astype(np.float64)
     compared = -np.logaddexp(0.0, -confidences) if config.world == "gaussian" else confidences
-    scores = {"fedmia_loss": standing(compared), "loss_series": -np.logaddexp(0.0, -own_values(confidences))}
+    scores = {
+        "fedmia_loss": standing(compared),
+        "loss_series": -np.logaddexp(0.0, -own_values(confidences)),
+    }
     if config.signals == "all":
-        cosines, differences = (observed[name].astype(np.float64) for name in ("cosines", "differences"))
+        cosines, differences = (
+            observed[name].astype(np.float64) for name in ("cosines", "differences")
+        )
         scores |= {"fedmia_cosine": standing(cosines), "mean_cosine": own_values(cosines)}
         scores["gradient_difference"] = own_values(differences)
     return scores
 
 
 def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
-    """Compute the attack's result from the sums of scores over the attacked rounds and the examples' labels."""
+    """Compute the attack's result from the sums of scores over the attacked rounds and the
+    examples' labels.
+    """
     clients, n = np.flatnonzero(sums["rounds"]), queries.members.shape[1]
     labels, measures = queries.labels[queries.numbers[clients]], list[Measure]()
-    metrics, columns = dict.fromkeys(config.metrics, NAN), np.full((len(COLUMNS), len(sums["rounds"])), NAN)
+    metrics, columns = (
+        dict.fromkeys(config.metrics, NAN),
+        np.full((len(COLUMNS), len(sums["rounds"])), NAN),
+    )
     for signal in config.measured if len(clients) else ():
         scores = sums[signal][clients] / sums["rounds"][clients, None]
         aucs = client_auc.measure(scores[:, :n], scores[:, n:], queries.examples[clients], labels)
@@ -236,7 +306,8 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         of_clients = [(name, columns[:3, clients], 0.5)]
         if not np.isnan(rates).all():
             wilson = disparity.wilson(rates * trials, trials)
-            # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by chance.
+            # Means over fewer rounds spread more: at one threshold for all, such clients pass more
+            # often by chance.
             chance = NAN if np.ptp(sums["rounds"][clients]) else null
             of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), chance))
         for metric, ends, chance in of_clients:
@@ -250,24 +321,45 @@ def _headline(aucs: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
     values = aucs.auc[~np.isnan(aucs.auc)]
     if not len(values):
         return {}
-    variation, null = float(disparity.cov(values)), client_auc.by_chance(aucs.mean, aucs.apart, len(values))
-    metrics = {"auc": aucs.mean, "auc_low": aucs.mean_low, "auc_high": aucs.mean_high, "auc_max": float(values.max())}
-    metrics |= {"tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)), "cov": variation}
-    metrics |= {"fi": float(disparity.fairness_index(variation)), "eod": float(disparity.eod(values))}
+    variation, null = (
+        float(disparity.cov(values)),
+        client_auc.by_chance(aucs.mean, aucs.apart, len(values)),
+    )
+    metrics = {
+        "auc": aucs.mean,
+        "auc_low": aucs.mean_low,
+        "auc_high": aucs.mean_high,
+        "auc_max": float(values.max()),
+    }
+    metrics |= {
+        "tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)),
+        "cov": variation,
+    }
+    metrics |= {
+        "fi": float(disparity.fairness_index(variation)),
+        "eod": float(disparity.eod(values)),
+    }
     metrics |= {f"{name}_null": null[name] for name in ("auc_max", "cov", "fi", "eod")}
     return {f"fedmia_{name}": value for name, value in metrics.items()}
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return every metric as it was after the last attacked round, whose scores are means over all of them."""
+    """Return every metric as it was after the last attacked round, whose scores are means over
+    all of them.
+    """
     return last_values(outcome, config.metrics)
 
 
 def against_gradients(seen: SeenUpdates, examples: Examples) -> dict[str, NDArray[Any]]:
-    """Compare a block's c updates with the gradients of R examples: ``cosines`` and ``differences``, [c, R] each."""
+    """Compare a block's c updates with the gradients of R examples: ``cosines`` and
+    ``differences``, [c, R] each.
+    """
     import torch
 
-    compared = {name: np.zeros((len(seen.clients), len(examples)), np.float32) for name in ("cosines", "differences")}
+    compared = {
+        name: np.zeros((len(seen.clients), len(examples)), np.float32)
+        for name in ("cosines", "differences")
+    }
     for j in np.unique(seen.assignment):
         who = np.flatnonzero(seen.assignment == j)
         seen.network.load(seen.sent[j])
@@ -279,8 +371,12 @@ def against_gradients(seen: SeenUpdates, examples: Examples) -> dict[str, NDArra
             norms.append(torch.linalg.vector_norm(gradients, dim=1).double().cpu().numpy())
         inner, lengths = np.concatenate(products, axis=1), np.concatenate(norms)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            cosines = inner / (lengths * np.linalg.norm(updates.astype(np.float64), axis=1)[:, None])
+            cosines = inner / (
+                lengths * np.linalg.norm(updates.astype(np.float64), axis=1)[:, None]
+            )
             differences = 2 * inner - lengths**2
-        compared["cosines"][who] = np.clip(np.nan_to_num(cosines, nan=0.0, posinf=0.0, neginf=0.0), -1, 1)
+        compared["cosines"][who] = np.clip(
+            np.nan_to_num(cosines, nan=0.0, posinf=0.0, neginf=0.0), -1, 1
+        )
         compared["differences"][who] = np.nan_to_num(differences)
     return compared

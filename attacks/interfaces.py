@@ -1,6 +1,7 @@
 """The contracts of the six kinds of attacks, their inputs and their results.
 
-* On models: the cluster models as the server sends them out at the start of a round, and after the last one.
+* On models: the cluster models as the server sends them out at the start of a round, and after the
+  last one.
 * On updates: the clients' trained models before they are aggregated.
 * On sums: what the server receives of each model's clients together, and who they are.
 * By replicas: whole federations that are trained in addition to the run and compared.
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 
 Stream = Callable[..., np.random.Generator]
-"""``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
+"""``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in
+every round.
+"""
 NAN = float("nan")
 
 
@@ -45,12 +48,16 @@ class Cluster:
 
     data: Federation
     number: int  # of the model
-    # Ids of the clients that have trained this model and no other one since, also if they were absent in the last rounds;
-    # if there are none, of those who were the last. Their examples are the model's members.
+    # Ids of the clients that have trained this model and no other one since, also if they were
+    # absent in the last rounds; if there are none, of those who were the last. Their examples are
+    # the model's members.
     clients: Ints
-    # Ids of the clients that use another model now, although they had chosen this one before risk counted.
+    # Ids of the clients that use another model now, although they had chosen this one before risk
+    # counted.
     left: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    took_part: NDArray[np.bool_] | None = None  # [rounds, clients of the model] who trained it; None: all, always
+    took_part: NDArray[np.bool_] | None = (
+        None  # [rounds, clients of the model] who trained it; None: all, always
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +65,13 @@ class AttackedModel:
     """A cluster's model under attack."""
 
     cluster: Cluster
-    network: Network  # provides the torch module, which afterwards holds whatever the attack loaded last
+    network: (
+        Network  # provides the torch module, which afterwards holds whatever the attack loaded last
+    )
     weights: Weights
-    shadows: Sequence[Any]  # the results of `ModelAttack.train_shadows`, in the order of the attack's jobs
+    shadows: Sequence[
+        Any
+    ]  # the results of `ModelAttack.train_shadows`, in the order of the attack's jobs
     rng: np.random.Generator  # of this model and round
     sent: Sequence[Weights]  # all models as they are sent out
     trained: Ints  # [clients] the model that each client trained last, -1: none
@@ -71,9 +82,9 @@ class AttackedModel:
 class SeenUpdates:
     """What the server sees of a block of c clients in a round, where they are trained.
 
-    ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with generators from
-    ``stream(purpose, client)``, and returns its parameters [d] as it sends them, noise included. ``network`` then holds
-    others.
+    ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients,
+    with generators from ``stream(purpose, client)``, and returns its parameters [d] as it sends
+    them, noise included. ``network`` then holds others.
     """
 
     data: Federation
@@ -89,7 +100,9 @@ class SeenUpdates:
     memo: dict[Hashable, NDArray[Any]] = field(default_factory=dict)
 
     def once(self, key: Hashable, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Return the array that ``compute`` returned for the first attack that asked for ``key``; it is read-only."""
+        """Return the array that ``compute`` returned for the first attack that asked for
+        ``key``; it is read-only.
+        """
         if key not in self.memo:
             self.memo[key] = compute()
             self.memo[key].setflags(write=False)
@@ -98,7 +111,8 @@ class SeenUpdates:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """What c clients sent of a model in a round, added up: all that the server receives under secure aggregation.
+    """What c clients sent of a model in a round, added up: all that the server receives under
+    secure aggregation.
 
     It comes before all that the server does: its noise, its optimizer, its momentum.
     """
@@ -126,22 +140,32 @@ class SeenRound:
     """What was observed of all k clients that took part in a round."""
 
     data: Federation
-    # The results of `UpdateAttack.observe`, [k, ...] each, block after block; of an attack on sums, a list of one for each.
+    # The results of `UpdateAttack.observe`, [k, ...] each, block after block; of an attack on sums,
+    # a list of one for each.
     observed: Any
     clients: Ints  # [k] ids
     round: int  # 0 the first
     stream: Stream
-    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # what the attack's last result asked to keep
-    # [k] where each client's model is among those ``observed``: the truth, which an attacker under ``shuffled_models`` does
-    # not know, and by which its result is measured. None: they are in the order of ``clients``.
+    kept: Mapping[str, NDArray[Any]] = field(
+        default_factory=dict
+    )  # what the attack's last result asked to keep
+    # [k] where each client's model is among those ``observed``: the truth, which an attacker under
+    # ``shuffled_models`` does not know, and by which its result is measured. None: they are in the
+    # order of ``clients``.
     slots: Ints | None = None
     sums: Sequence[Sum] = ()  # of all models that were trained, for an attack on sums
 
     def shuffled(self) -> SeenRound:
-        """Return the round with the observations in the hidden order of its shuffler, the same for all attacks."""
+        """Return the round with the observations in the hidden order of its shuffler, the same
+        for all attacks.
+        """
         slots = self.stream("shuffling", self.round).permutation(len(self.clients))
         order, observed = np.argsort(slots), self.observed
-        hidden = {name: a[order] for name, a in observed.items()} if isinstance(observed, dict) else observed[order]
+        hidden = (
+            {name: a[order] for name, a in observed.items()}
+            if isinstance(observed, dict)
+            else observed[order]
+        )
         return replace(self, observed=hidden, slots=slots)
 
 
@@ -150,43 +174,59 @@ class World:
     """What one replica is trained on, and how it differs from the run besides."""
 
     data: Federation
-    silent: tuple[int, ...] = ()  # clients that train like the others and then send back the model that they were sent
-    noisy: bool = True  # whether the server, or every client, adds the noise of the privacy component
+    silent: tuple[
+        int, ...
+    ] = ()  # clients that train like the others and then send back the model that they were sent
+    noisy: bool = (
+        True  # whether the server, or every client, adds the noise of the privacy component
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The n examples of all clients that are attacked, in the order of the clients, each with an even number of them."""
+    """The n examples of all clients that are attacked, in the order of the clients, each with an
+    even number of them.
+    """
 
     examples: Examples  # ready for the model, transformed as their owners' are
     owner: Ints  # [n]
-    trained: NDArray[np.bool_]  # [n] whether it is a training example of the run itself; the others were held back
+    trained: NDArray[
+        np.bool_
+    ]  # [n] whether it is a training example of the run itself; the others were held back
     strengths: Floats  # [n] of the examples' transforms
 
     def __len__(self) -> int:
         return len(self.owner)
 
     def federation(self, data: Federation, inside: NDArray[np.bool_]) -> Federation:
-        """Return the run's federation ``data`` in which each client trains on its examples that are ``inside`` [n]."""
+        """Return the run's federation ``data`` in which each client trains on its examples that
+        are ``inside`` [n].
+        """
         sizes = np.bincount(self.owner[inside], minlength=data.clients)
         offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
         strengths = self.strengths[inside]
-        return replace(data, train=self.examples[inside], offsets=offsets, example_strengths=strengths)
+        return replace(
+            data, train=self.examples[inside], offsets=offsets, example_strengths=strengths
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
     """What the models of replicas, and of the run itself, say of the examples of a pool.
 
-    The confidence in the true class is ``ln p_y - ln(1 - p_y)`` (`attacks.metrics.membership.confidences`), in the model
-    that the example's owner trained last, NaN if it has trained none.
+    The confidence in the true class is ``ln p_y - ln(1 - p_y)``
+    (`attacks.metrics.membership.confidences`), in the model that the example's owner trained last,
+    NaN if it has trained none.
     """
 
     pool: Pool
-    inside: NDArray[np.bool_]  # [replicas, n] who trained on which example; replicas 2i and 2i + 1 are complementary
+    inside: NDArray[
+        np.bool_
+    ]  # [replicas, n] who trained on which example; replicas 2i and 2i + 1 are complementary
     confidence: Doubles  # [replicas, n] of each replica's models
     own: Doubles  # [n] confidence of the run's final models
-    model: Ints  # [n] number of the model that the example's owner trained last; -1: none, it is not attacked
+    # [n] number of the model that the example's owner trained last; -1: none, it is not attacked
+    model: Ints
     names: tuple[str, ...]  # of the models
     groups: Ints  # [n] index of the owner's true group in ``group_names``
     group_names: tuple[str, ...]  # as metrics' names may end with them
@@ -195,16 +235,19 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class SeenChoice:
-    """What can be known of the clients' choice of a model in a round in which they were free to choose.
+    """What can be known of the clients' choice of a model in a round in which they were free to
+    choose.
 
-    ``instead(clients, weights)`` returns the models [k] that k clients would have chosen if each alone had had another weight
-    of risk [k], all else being as it was.
+    ``instead(clients, weights)`` returns the models [k] that k clients would have chosen if each
+    alone had had another weight of risk [k], all else being as it was.
     """
 
     chosen: Ints  # [clients] the model that each client trained, -1: it took no part
     preferences: Preferences  # the truth, which nobody but the clients knows
     instead: Callable[[Ints, Doubles], Ints]
-    kept: Mapping[str, NDArray[Any]]  # what the attack returned for the last choice; empty before the first
+    kept: Mapping[
+        str, NDArray[Any]
+    ]  # what the attack returned for the last choice; empty before the first
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +271,9 @@ class ShadowJob(Protocol):
 
     @property
     def sizes(self) -> Ints:
-        """The number of members that each client of a federation has that it is trained in; empty: there is none."""
+        """The number of members that each client of a federation has that it is trained in;
+        empty: there is none.
+        """
 
     @property
     def rounds(self) -> int:
@@ -239,7 +284,9 @@ class ShadowJob(Protocol):
         """The most passes over the members where there is no federation."""
 
     def key(self, extra: str) -> str:
-        """Return a hexadecimal digest of the job and of ``extra``: shadow set, model, training and device."""
+        """Return a hexadecimal digest of the job and of ``extra``: shadow set, model, training
+        and device.
+        """
 
 
 # Results
@@ -247,9 +294,11 @@ class ShadowJob(Protocol):
 
 @dataclass(frozen=True)
 class Measure:
-    """One number that an attack found, with its 95 % interval over examples and its value by chance; NaN: unknown.
+    """One number that an attack found, with its 95 % interval over examples and its value by
+    chance; NaN: unknown.
 
-    ``subject`` is a variant of the attack, a model or a client, ``metric`` the name of what was measured.
+    ``subject`` is a variant of the attack, a model or a client, ``metric`` the name of what was
+    measured.
     """
 
     subject: str
@@ -262,36 +311,55 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of single examples, one row for each attack and attacked example; without rows by default."""
+    """The scores of single examples, one row for each attack and attacked example; without rows
+    by default.
+    """
 
     attack: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, np.str_))  # [n] its name
-    # [n] owner of the example; for a held-out one from whom it was held out, or whose transform it has; -1: nobody.
+    # [n] owner of the example; for a held-out one from whom it was held out, or whose transform it
+    # has; -1: nobody.
     client: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    member: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # [n] whether it was trained on
-    score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # [n] 0 or more is the decision "member"
-    # [n] whether the example belongs to the comparison of clients that left the model: one of their examples (``member``),
-    # or a held-out example that looks like theirs. None: there are none.
+    member: NDArray[np.bool_] = field(
+        default_factory=lambda: np.empty(0, np.bool_)
+    )  # [n] whether it was trained on
+    score: NDArray[np.float64] = field(
+        default_factory=lambda: np.empty(0)
+    )  # [n] 0 or more is the decision "member"
+    # [n] whether the example belongs to the comparison of clients that left the model: one of their
+    # examples (``member``), or a held-out example that looks like theirs. None: there are none.
     left: NDArray[np.bool_] | None = None
-    label: NDArray[np.int64] | None = None  # [n] of the example; None: not told, so that all count as alike by chance
-    target: NDArray[np.str_] | None = None  # [n] the attacked model, such as "run" or "replica 0"; None: there is one
+    label: NDArray[np.int64] | None = (
+        None  # [n] of the example; None: not told, so that all count as alike by chance
+    )
+    target: NDArray[np.str_] | None = (
+        None  # [n] the attacked model, such as "run" or "replica 0"; None: there is one
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
     """What an attack found on one model; a value that could not be determined is NaN."""
 
-    published_risk: float | None  # attack accuracy that clients may be told; None: the attack measures no risk
+    published_risk: (
+        float | None
+    )  # attack accuracy that clients may be told; None: the attack measures no risk
     measures: tuple[Measure, ...]  # for the researcher; subjects are variants of the attack
     scores: Scores = field(default_factory=Scores)
-    # Columns of the round's row: the mean over models under the metric's name, the largest value as ``<metric>_worst``,
-    # and that of each model as ``<metric>_<model>``.
+    # Columns of the round's row: the mean over models under the metric's name, the largest value as
+    # ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
     metrics: Mapping[str, float] = field(default_factory=dict)
-    # Draws of a metric by chance, as many for each model: their mean is ``<metric>_null``, that of the largest over the
-    # models ``<metric>_worst_null``.
+    # Draws of a metric by chance, as many for each model: their mean is ``<metric>_null``, that of
+    # the largest over the models ``<metric>_worst_null``.
     by_chance: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    measured_risk: float | None = None  # accuracy on the clients' examples, for tables, if not the published one
-    chosen: str | None = None  # the attack in ``scores`` whose accuracy is the risk; None: the only one
-    own_risks: NDArray[np.float64] | None = None  # [clients] accuracy of each client's own attack, NaN if it makes none
+    measured_risk: float | None = (
+        None  # accuracy on the clients' examples, for tables, if not the published one
+    )
+    chosen: str | None = (
+        None  # the attack in ``scores`` whose accuracy is the risk; None: the only one
+    )
+    own_risks: NDArray[np.float64] | None = (
+        None  # [clients] accuracy of each client's own attack, NaN if it makes none
+    )
 
     @property
     def risk(self) -> float | None:
@@ -299,7 +367,9 @@ class Audit:
         return self.published_risk if self.measured_risk is None else self.measured_risk
 
     def examples(self, left: bool = False) -> Attacked:
-        """Return the examples that the risk rests on; with ``left``, those of the comparison of clients that left."""
+        """Return the examples that the risk rests on; with ``left``, those of the comparison of
+        clients that left.
+        """
         scores, attack = self.scores, self.chosen
         if attack is None and len(names := np.unique(scores.attack)) == 1:
             attack = names[0]
@@ -316,7 +386,9 @@ class Exposure:
     metrics: Mapping[str, float]  # columns of the round's row
     # Columns of the clients' table, [clients] each, NaN for clients that did not take part.
     clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    measures: tuple[Measure, ...] = ()  # for the researcher; subjects are clients, such as "client_3"
+    measures: tuple[
+        Measure, ...
+    ] = ()  # for the researcher; subjects are clients, such as "client_3"
     scores: Scores = field(default_factory=Scores)  # each with its target
     # What an attack on updates or sums gets back in its next round, by name; saved with the run.
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -328,24 +400,34 @@ class Exposure:
 class Attack(AttackContract, ComponentContract, Protocol):
     """What every attack declares.
 
-    If it attacks models, updates or sums, its ``Config`` has a field ``every``, the rounds from one attack to the next.
+    If it attacks models, updates or sums, its ``Config`` has a field ``every``, the rounds from one
+    attack to the next.
     """
 
     KINDS: tuple[Literal["models", "updates", "sums", "replicas", "halves", "choices"], ...]
-    SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, as in ``server_sees``; None: see `sees`
-    ADVERSARY: ClassVar[str | None] = None  # who the attacker is, as a noun; None: what `adversary` derives
-    ASKS: ClassVar[str] = ""  # the question that it answers, short, as "was this example trained on?"
+    SEES: ClassVar[Sight | None] = (
+        None  # the least that the attacker must see, as in ``server_sees``; None: see `sees`
+    )
+    ADVERSARY: ClassVar[str | None] = (
+        None  # who the attacker is, as a noun; None: what `adversary` derives
+    )
+    ASKS: ClassVar[str] = (
+        ""  # the question that it answers, short, as "was this example trained on?"
+    )
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:
-        """List what the attack lacks in the data: (field, sentence) pairs; asked before a start, and once in each trial."""
+        """List what the attack lacks in the data: (field, sentence) pairs; asked before a start,
+        and once in each trial.
+        """
         return []
 
 
 class ModelAttack(Attack, Protocol):
     """An attack on the cluster models."""
 
-    # A dataclass of arrays and scalars, the result of training a shadow model; None if there are no jobs.
+    # A dataclass of arrays and scalars, the result of training a shadow model; None if there are no
+    # jobs.
     Shadow: ClassVar[Callable[..., Any] | None] = None
 
     @staticmethod
@@ -357,10 +439,11 @@ class ModelAttack(Attack, Protocol):
     def shadow_jobs(
         config: Any, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
     ) -> Sequence[ShadowJob]:
-        """Return the shadow models that are needed to attack the model of ``cluster``; by default none.
+        """Return the shadow models that are needed to attack the model of ``cluster``; by
+        default none.
 
-        The model was trained for so many ``rounds`` and has an ``accuracy`` on its clients' training examples.
-        ``seed_for(purpose, *integers)`` returns an integer seed.
+        The model was trained for so many ``rounds`` and has an ``accuracy`` on its clients'
+        training examples. ``seed_for(purpose, *integers)`` returns an integer seed.
         """
         return ()
 
@@ -368,7 +451,8 @@ class ModelAttack(Attack, Protocol):
     def earlier(job: Any) -> Iterable[Any]:
         """The jobs whose training this one continues, the longest first; by default none.
 
-        If those of all jobs have been trained, `train_shadows` gets their ``Shadow`` as ``begun``; it returns the same without.
+        If those of all jobs have been trained, `train_shadows` gets their ``Shadow`` as ``begun``;
+        it returns the same without.
         """
         return ()
 
@@ -376,9 +460,11 @@ class ModelAttack(Attack, Protocol):
     def train_shadows(
         jobs: Sequence[Any], data: Federation, network: Network, run: Run, begun: Sequence[Any] = ()
     ) -> Sequence[Any]:
-        """Train some `shadow_jobs` for one model of ``run`` on the server's shadow set; return a ``Shadow`` of each.
+        """Train some `shadow_jobs` for one model of ``run`` on the server's shadow set; return a
+        ``Shadow`` of each.
 
-        Where clients are trained at once, federations (jobs with ``rounds``) are too; else there is one.
+        Where clients are trained at once, federations (jobs with ``rounds``) are too; else there is
+        one.
         """
         raise TypeError("this attack lists shadow jobs but does not define train_shadows")
 
@@ -389,19 +475,25 @@ class UpdateAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def observe(config: Any, seen: SeenUpdates) -> Any:
-        """Reduce a block's updates to what the attack needs: an array [c, ...], or several by name."""
+        """Reduce a block's updates to what the attack needs: an array [c, ...], or several by
+        name.
+        """
 
     @staticmethod
     @abstractmethod
     def conclude(config: Any, seen: SeenRound) -> Exposure:
-        """Compute the attack's result from the observations of all blocks, and from what it kept of earlier rounds.
+        """Compute the attack's result from the observations of all blocks, and from what it kept
+        of earlier rounds.
 
-        An attack that ``SEES`` shuffled models gets them in an order that it does not know (`SeenRound.shuffled`).
+        An attack that ``SEES`` shuffled models gets them in an order that it does not know
+        (`SeenRound.shuffled`).
         """
 
 
 class SumAttack(Attack, Protocol):
-    """An attack on the sums of what clients send, for which it need not see what one of them sends."""
+    """An attack on the sums of what clients send, for which it need not see what one of them
+    sends.
+    """
 
     @staticmethod
     @abstractmethod
@@ -411,7 +503,9 @@ class SumAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def conclude(config: Any, seen: SeenRound) -> Exposure:
-        """Compute the attack's result from the observations of all sums, and from what it kept of earlier rounds."""
+        """Compute the attack's result from the observations of all sums, and from what it kept
+        of earlier rounds.
+        """
 
 
 class ReplicaAttack(Attack, Protocol):
@@ -420,9 +514,11 @@ class ReplicaAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def replicas(config: Any, rounds: int) -> Sequence[Any]:
-        """Return the federations to train for a run of ``rounds``: dataclasses with ``number`` and ``rounds``.
+        """Return the federations to train for a run of ``rounds``: dataclasses with ``number``
+        and ``rounds``.
 
-        Replicas with the same number share every seed: initial model, batches, participation and the server's noise.
+        Replicas with the same number share every seed: initial model, batches, participation and
+        the server's noise.
         """
 
     @staticmethod
@@ -440,13 +536,17 @@ class ReplicaAttack(Attack, Protocol):
 
     @staticmethod
     @abstractmethod
-    def measure(config: Any, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
+    def measure(
+        config: Any, data: Federation, network: Network, weights: Weights
+    ) -> dict[str, float]:
         """Return the measurements of a replica's model; ``data`` is the federation of the run."""
 
     @staticmethod
     @abstractmethod
     def compare(
-        config: Any, measured: Sequence[tuple[Any, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
+        config: Any,
+        measured: Sequence[tuple[Any, Mapping[int, Mapping[str, float]]]],
+        rng: np.random.Generator,
     ) -> Exposure:
         """Compute the attack's result from the measurements of every replica, by round."""
 
@@ -454,8 +554,8 @@ class ReplicaAttack(Attack, Protocol):
 class HalvesAttack(Attack, Protocol):
     """An attack that trains replicas of the run on random halves of every client's examples.
 
-    All replicas start from the run's initial models and replay who trained which model in which round; their batches
-    and their noise are their own.
+    All replicas start from the run's initial models and replay who trained which model in which
+    round; their batches and their noise are their own.
     """
 
     @staticmethod
@@ -466,7 +566,9 @@ class HalvesAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def halves(config: Any, pool: Any, stream: Stream) -> NDArray[np.bool_]:
-        """Return which examples each replica trains on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
+        """Return which examples each replica trains on, [replicas, n]; replicas 2i and 2i + 1
+        are complementary.
+        """
 
     @staticmethod
     @abstractmethod
@@ -478,7 +580,9 @@ class HalvesAttack(Attack, Protocol):
 
 
 class ChoiceAttack(Attack, Protocol):
-    """An attack on the clients' choices among several models; its result is there after the last round."""
+    """An attack on the clients' choices among several models; its result is there after the last
+    round.
+    """
 
     @staticmethod
     @abstractmethod
@@ -487,15 +591,21 @@ class ChoiceAttack(Attack, Protocol):
 
     @staticmethod
     def follow(config: Any, seen: SeenChoice) -> Mapping[str, NDArray[Any]]:
-        """Return arrays by name to keep of a round's choice, saved with the run; by default none."""
+        """Return arrays by name to keep of a round's choice, saved with the run; by default
+        none.
+        """
         return {}
 
 
 def sees(attack: Any) -> Sight:
-    """Return the least that the attacker has to see: the attack's ``SEES``, else what its ``KINDS`` look at."""
+    """Return the least that the attacker has to see: the attack's ``SEES``, else what its
+    ``KINDS`` look at.
+    """
     declared: Sight | None = getattr(attack, "SEES", None)
     kinds: dict[str, Sight] = {"updates": "updates", "choices": "choices", "sums": "sum"}
-    derived: Sight = next((sight for kind, sight in kinds.items() if kind in attack.KINDS), "models")
+    derived: Sight = next(
+        (sight for kind, sight in kinds.items() if kind in attack.KINDS), "models"
+    )
     return declared or derived
 
 
@@ -505,6 +615,8 @@ def as_seen(attack: Any, seen: SeenRound) -> SeenRound:
 
 
 def adversary(attack: Any) -> str:
-    """Return who makes an attack, as a noun with what it sees: the attack's ``ADVERSARY``, else what it sees."""
+    """Return who makes an attack, as a noun with what it sees: the attack's ``ADVERSARY``, else
+    what it sees.
+    """
     declared: str | None = getattr(attack, "ADVERSARY", None)
     return declared or ADVERSARIES[sees(attack)]

@@ -1,4 +1,5 @@
-"""Membership from the slope of an example's loss over rounds (Chang et al. 2024): members are learned faster.
+"""Membership from the slope of an example's loss over rounds (Chang et al. 2024): members are
+learned faster.
 
     y_t(x)     -ln p_y, -p_y or -ln(p_y / (1 - p_y)) of example x of client c in round t,
                by the model that c was sent (``models``), and by the one that c sent back (``updates``)
@@ -7,17 +8,21 @@
     reported: the AUC of -slope, and of -mean_t y_t, on each client's n members and m non-members as if both had the same
               labels (`metrics.client_auc`), and its mean over clients
 
-What makes an example hard raises its loss in all rounds, and is not in its slope. If slopes of members and others differ by
-b, noise has the deviation s, and S = sum_t (t - mean t)^2, the slope has the AUC Phi(b sqrt(S) / (s sqrt 2)), however much
-examples differ; the mean loses with their differences. Where they do not differ, the mean finds more.
+What makes an example hard raises its loss in all rounds, and is not in its slope. If slopes of
+members and others differ by b, noise has the deviation s, and S = sum_t (t - mean t)^2, the slope
+has the AUC Phi(b sqrt(S) / (s sqrt 2)), however much examples differ; the mean loses with their
+differences. Where they do not differ, the mean finds more.
 
-Nothing is trained: examples pass through models that are there anyway. The window is fixed before the run, because the
-best window of the target would be too good by chance. The model of round t has not seen what is learned in it, so that in
-round 1 it knows nothing.
+Nothing is trained: examples pass through models that are there anyway. The window is fixed before
+the run, because the
+best window of the target would be too good by chance. The model of round t has not seen what is
+learned in it, so that in round 1 it knows nothing.
 
-Source: Chang, Edwards, Paul and Shokri, Efficient Privacy Auditing in Federated Learning, USENIX Security 2024.
+Source: Chang, Edwards, Paul and Shokri, Efficient Privacy Auditing in Federated Learning, USENIX
+Security 2024.
 
-Differences from the paper: members and non-members of a client are compared directly, instead of by their percentiles
+Differences from the paper: members and non-members of a client are compared directly, instead of by
+their percentiles
 among other non-members, which have the same order within a client; every client is the target.
 """
 
@@ -47,7 +52,9 @@ LABEL = "loss slope"
 ADVERSARY = "whoever has the models of all rounds, and the server by its clients' updates"
 OF_MODELS = "whoever has the models of all rounds"  # makes the attack where it sees no more
 ASKS = "was this example trained on, given how fast it was learned?"
-PAPERS = {"Efficient Privacy Auditing": "https://www.usenix.org/conference/usenixsecurity24/presentation/chang"}
+PAPERS = {
+    "Efficient Privacy Auditing": "https://www.usenix.org/conference/usenixsecurity24/presentation/chang"
+}
 FEWEST_ROUNDS = 2
 PREFIXES: dict[View, str] = {"models": "slope_model", "updates": "slope"}
 
@@ -56,20 +63,39 @@ def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
     name = PREFIXES[view]
     return (
         rate(
-            f"{name}_auc", MEMBERSHIP, f"AUC of the slope of the loss, {view}", "lower",
-            table=Column(rank, f"AUC slope,\n{view}"), chance=0.5, ends=True,
-            risk=Risk(f"{who} tells training examples from others by how fast they are learned, with AUC", place),
+            f"{name}_auc",
+            MEMBERSHIP,
+            f"AUC of the slope of the loss, {view}",
+            "lower",
+            table=Column(rank, f"AUC slope,\n{view}"),
+            chance=0.5,
+            ends=True,
+            risk=Risk(
+                f"{who} tells training examples from others by how fast they are learned, with AUC",
+                place,
+            ),
             clients=PerClient(
-                f"Slope of the loss of each client's examples, {view}, AUC", low=f"{name}_auc_low", high=f"{name}_auc_high",
+                f"Slope of the loss of each client's examples, {view}, AUC",
+                low=f"{name}_auc_low",
+                high=f"{name}_auc_high",
                 interval="95 % interval over one run's examples",
             ),
         ),
         rate(
-            f"{name}_tpr_at_1_fpr", MEMBERSHIP, f"TPR at 1 % FPR of the slope, {view}", "lower",
+            f"{name}_tpr_at_1_fpr",
+            MEMBERSHIP,
+            f"TPR at 1 % FPR of the slope, {view}",
+            "lower",
             chance=f"{name}_tpr_at_1_fpr_null",
         ),
-        rate(f"{name}_mean_auc", MEMBERSHIP, f"AUC of the mean loss of these rounds, {view}", "lower", chance=0.5),
-    )  # fmt: skip
+        rate(
+            f"{name}_mean_auc",
+            MEMBERSHIP,
+            f"AUC of the mean loss of these rounds, {view}",
+            "lower",
+            chance=0.5,
+        ),
+    )
 
 
 METRICS = (
@@ -86,10 +112,17 @@ class Config(ComparedConfig):
 
     view: View = Field(
         "updates",
-        description="what the attacker sees: the clients' updates and with them the models, or the models alone",
+        description=(
+            "what the attacker sees: the clients' updates and with them the models, or the "
+            "models alone"
+        ),
     )
     signal: Literal["loss", "probability", "logit"] = Field(
-        "loss", description="what has a slope: the loss, or the negative of p_y or of the confidence on the logit scale"
+        "loss",
+        description=(
+            "what has a slope: the loss, or the negative of p_y or of the confidence on the "
+            "logit scale"
+        ),
     )
     first: int = Field(1, ge=1, description="the first round of the window")
     last: Annotated[int, Field(ge=FEWEST_ROUNDS)] | Literal["end"] = Field(
@@ -104,7 +137,9 @@ class Config(ComparedConfig):
     @property
     def metrics(self) -> list[str]:
         """The names of the metrics of these views."""
-        return names_of(metric for metric in METRICS if self.view == "updates" or "_model_" in metric.name)
+        return names_of(
+            metric for metric in METRICS if self.view == "updates" or "_model_" in metric.name
+        )
 
     def covers(self, round_: int) -> bool:
         """Return whether a round, the first being 1, is in the window."""
@@ -121,7 +156,10 @@ def problems(config: Config, run: Run) -> Problems:
     attacked = [t for t in range(1, run.rounds + 1) if t % config.every == 0 or t == run.rounds]
     if (count := sum(map(config.covers, attacked))) < FEWEST_ROUNDS:
         window = f"rounds {config.first} to {run.rounds if config.last == 'end' else config.last}"
-        sentence = f"a slope needs {FEWEST_ROUNDS} attacked rounds or more, and of {window} {count} are attacked"
+        sentence = (
+            f"a slope needs {FEWEST_ROUNDS} attacked rounds or more, and of {window} {count} "
+            "are attacked"
+        )
         return [("first", f"{sentence} (rounds: {run.rounds}, every: {config.every})")]
     return []
 
@@ -132,10 +170,14 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, Doubles]:
-    """Measure the signal on the examples of a block's c clients, by view [c, n + m]: members first, lower for members."""
+    """Measure the signal on the examples of a block's c clients, by view [c, n + m]: members
+    first, lower for members.
+    """
     queries = queries_of(config, seen.data, seen.stream)
     examples = joined([seen.data.train[queries.members.ravel()], queries.outside])
-    found: dict[str, Doubles] = {view: np.empty((len(seen.clients), queries.numbers.shape[1])) for view in config.views}
+    found: dict[str, Doubles] = {
+        view: np.empty((len(seen.clients), queries.numbers.shape[1])) for view in config.views
+    }
     for i, client in enumerate(seen.clients):
         asked = examples[queries.numbers[client]]
         for view in config.views:
@@ -150,12 +192,18 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, Doubles]:
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Add the round to the sums of earlier rounds, and attack every client with two rounds or more in the window."""
+    """Add the round to the sums of earlier rounds, and attack every client with two rounds or
+    more in the window.
+    """
     queries, t = queries_of(config, seen.data, seen.stream), seen.round + 1
     sums = {name: array.copy() for name, array in seen.kept.items()}
     if not sums:
         sums = {name: np.zeros(seen.data.clients, np.int64) for name in ("rounds", "t", "tt")}
-        sums |= {f"{view}{part}": np.zeros(queries.numbers.shape) for view in config.views for part in ("", "_t")}
+        sums |= {
+            f"{view}{part}": np.zeros(queries.numbers.shape)
+            for view in config.views
+            for part in ("", "_t")
+        }
     if config.covers(t):
         for name, value in (("rounds", 1), ("t", t), ("tt", t * t)):
             sums[name][seen.clients] += value
@@ -165,8 +213,11 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     return _exposure(config, queries, sums)
 
 
-def slopes(rounds: NDArray[Any], t: NDArray[Any], tt: NDArray[Any], y: Doubles, ty: Doubles) -> Doubles:
-    """Return least-squares slopes [c, r] from the number of rounds and the sums of t and t^2 [c], of y and t y [c, r].
+def slopes(
+    rounds: NDArray[Any], t: NDArray[Any], tt: NDArray[Any], y: Doubles, ty: Doubles
+) -> Doubles:
+    """Return least-squares slopes [c, r] from the number of rounds and the sums of t and t^2
+    [c], of y and t y [c, r].
 
     >>> y = np.array([[3.0, 2.5, 2.0]])
     >>> slopes(*(np.array([s]) for s in (3, 6, 14)), y.sum(axis=1, keepdims=True), y @ [[1], [2], [3]]).tolist()
@@ -179,7 +230,11 @@ def slopes(rounds: NDArray[Any], t: NDArray[Any], tt: NDArray[Any], y: Doubles, 
 def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
     """Compute the attack's result from the sums over the attacked rounds of the window."""
     clients, n = np.flatnonzero(sums["rounds"] >= FEWEST_ROUNDS), queries.members.shape[1]
-    metrics, columns, measures = dict.fromkeys(config.metrics, NAN), dict[str, Doubles](), list[Measure]()
+    metrics, columns, measures = (
+        dict.fromkeys(config.metrics, NAN),
+        dict[str, Doubles](),
+        list[Measure](),
+    )
     labels, numbers = queries.labels[queries.numbers[clients]], queries.examples[clients]
     rounds, t, tt = (sums[name][clients] for name in ("rounds", "t", "tt"))
     for view in config.views:
@@ -187,15 +242,27 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         by_client = np.full((3, len(sums["rounds"])), NAN)
         if len(clients):
             score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
-            aucs, by_mean = (client_auc.measure(it[:, :n], it[:, n:], numbers, labels) for it in (score, mean))
+            aucs, by_mean = (
+                client_auc.measure(it[:, :n], it[:, n:], numbers, labels) for it in (score, mean)
+            )
             rates, null, _ = client_auc.tprs(score, labels, numbers, n)
-            metrics |= {f"{name}_auc": aucs.mean, f"{name}_auc_low": aucs.mean_low, f"{name}_auc_high": aucs.mean_high}
-            metrics[f"{name}_tpr_at_1_fpr"] = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
+            metrics |= {
+                f"{name}_auc": aucs.mean,
+                f"{name}_auc_low": aucs.mean_low,
+                f"{name}_auc_high": aucs.mean_high,
+            }
+            metrics[f"{name}_tpr_at_1_fpr"] = (
+                NAN if np.isnan(rates).all() else float(np.nanmean(rates))
+            )
             metrics |= {f"{name}_tpr_at_1_fpr_null": null, f"{name}_mean_auc": by_mean.mean}
             for metric, found in ((f"{name}_auc", aucs), (f"{name}_mean_auc", by_mean)):
-                measures.append(Measure("clients", metric, found.mean, found.mean_low, found.mean_high, 0.5))
+                measures.append(
+                    Measure("clients", metric, found.mean, found.mean_low, found.mean_high, 0.5)
+                )
             by_client[:, clients] = aucs.auc, aucs.low, aucs.high
-        columns |= dict(zip((f"{name}_auc", f"{name}_auc_low", f"{name}_auc_high"), by_client, strict=True))
+        columns |= dict(
+            zip((f"{name}_auc", f"{name}_auc_low", f"{name}_auc_high"), by_client, strict=True)
+        )
         for client in np.flatnonzero(sums["rounds"]).tolist():
             value, low, high = by_client[:, client].tolist()
             measures.append(Measure(f"client_{client}", f"{name}_auc", value, low, high, 0.5))

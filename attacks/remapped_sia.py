@@ -1,23 +1,29 @@
-"""Source inference on shuffled models (Athanasiou, Jung and Palamidessi 2024, 2026): who sent which is inferred first.
+"""Source inference on shuffled models (Athanasiou, Jung and Palamidessi 2024, 2026): who sent
+which is inferred first.
 
     a trusted shuffler hands on the models of k clients without names: theta_1, ..., theta_k, in another order every round
     S_c       shadow data: examples like client c's that it did not train on, 5 % as many as it trains on
     slot(c)   = argmax_j accuracy(theta_j on S_c)       ``greedy``; or all slots different, with the most right answers
     guess(x)  = argmin_c CE(theta_slot(c)(x), y)        plain source inference; clients with equal losses share a guess
 
-Value by chance: 1 / k of the clients are matched, whatever the models are. More of the examples are traced where labels differ
-among clients: S_c has client c's labels, so that slot(c) is a model that is good at them. So the value by chance of tracing is
-that of owners permuted within classes, as in `attacks.sia`, with the same models and matches (`by_chance`; it is exact). Two
-models of equal accuracy are told apart by their loss; a few shadow examples alone would leave many ties.
+Value by chance: 1 / k of the clients are matched, whatever the models are. More of the examples are
+traced where labels differ
+among clients: S_c has client c's labels, so that slot(c) is a model that is good at them. So the
+value by chance of tracing is
+that of owners permuted within classes, as in `attacks.sia`, with the same models and matches
+(`by_chance`; it is exact). Two models of equal accuracy are told apart by their loss; a few shadow
+examples alone would leave many ties.
 
-The views: ``server_sees: shuffled_models`` is the one above; ``shuffled_parameters`` is the paper's last step, in which
+The views: ``server_sees: shuffled_models`` is the one above; ``shuffled_parameters`` is the paper's
+last step, in which
 every parameter |p| < 1 of every client is sent to the shuffler as bits:
 
     x = floor(p 10^r)   ->   residues x mod m_i, for coprime m_i   ->   each as so many ones among m_i - 1 bits   ->   shuffled
 
-Only sums of residues are left, and from them the sum follows by the Chinese remainder theorem, if the product of the m_i is
-above n (10^r - 1), or twice that where x may be negative: sums in the upper half are then negative. So the view shows what
-``sum`` shows, without saying whose, and source inference is refused under it: it guesses, by construction.
+Only sums of residues are left, and from them the sum follows by the Chinese remainder theorem, if
+the product of the m_i is above n (10^r - 1), or twice that where x may be negative: sums in the
+upper half are then negative. So the view shows what ``sum`` shows, without saying whose, and source
+inference is refused under it: it guesses, by construction.
 
 >>> moduli, sent = (3, 5, 7), (3, 4)  # 0.3 and 0.4, at r = 1: residues (0, 3, 3) and (1, 4, 4)
 >>> sums = [sum(x % m for x in sent) % m for m in moduli]
@@ -25,17 +31,21 @@ above n (10^r - 1), or twice that where x may be negative: sums in the upper hal
 >>> sums, total, total / 10 / len(sent)
 ([1, 2, 0], 7, 0.35)
 
-What it costs: a shuffler that everybody trusts, and, as printed (which we have at second hand), 1.04 times the traffic on
-MNIST at r = 3 and 1.81 times at r = 5. No cryptography is simulated here, nor the rounding to 10^-r: training is untouched, so
-that accuracies are those of ``updates``. Nor are parameters that are shuffled whole: the attack that walks through them is
-printed with 28 % where bits leave 10 %. This attack gets the models in an order that follows from the seed and that it does
-not know, whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says on one run what
-the names are worth.
+What it costs: a shuffler that everybody trusts, and, as printed (which we have at second hand),
+1.04 times the traffic on
+MNIST at r = 3 and 1.81 times at r = 5. No cryptography is simulated here, nor the rounding to
+10^-r: training is untouched, so that accuracies are those of ``updates``. Nor are parameters that
+are shuffled whole: the attack that walks through them is printed with 28 % where bits leave 10 %.
+This attack gets the models in an order that follows from the seed and that it does not know,
+whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says
+on one run what the names are worth.
 
-Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are test
-examples of the client or with its transform, or else other examples held out from it, as many as there are. Where there are
-none, they are the server's own (or non-members of nobody), drawn with the mix of labels that the client trains on, transformed
-like its examples. Then the server knows this mix exactly, and small clients are matched by it even if their data are alike.
+Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours.
+Shadow examples are test
+examples of the client or with its transform, or else other examples held out from it, as many as
+there are. Where there are none, they are the server's own (or non-members of nobody), drawn with
+the mix of labels that the client trains on, transformed like its examples. Then the server knows
+this mix exactly, and small clients are matched by it even if their data are alike.
 """
 
 from __future__ import annotations
@@ -62,8 +72,16 @@ KINDS = ("updates",)
 SEES: Literal["shuffled_models"] = "shuffled_models"
 LABEL = "source inference, models without names"
 ASKS = "whose example is it, if models have no names?"
-PAPERS = {"shuffled models": "https://arxiv.org/abs/2411.06458", "source inference": "https://arxiv.org/abs/2109.05659"}
-COLUMNS = "remap_hit", "remapped_sia_accuracy", "remapped_sia_low", "remapped_sia_high"  # of the clients' table
+PAPERS = {
+    "shuffled models": "https://arxiv.org/abs/2411.06458",
+    "source inference": "https://arxiv.org/abs/2109.05659",
+}
+COLUMNS = (
+    "remap_hit",
+    "remapped_sia_accuracy",
+    "remapped_sia_low",
+    "remapped_sia_high",
+)  # of the clients' table
 PLACE = 17  # of the streams of shadow examples
 
 METRICS = (
@@ -74,7 +92,9 @@ METRICS = (
         "lower",
         table=Column(3, "models\nmatched", 2),
         chance="remap_chance",
-        clients=PerClient("Which clients are matched to their models, share of rounds", "remap_hit"),
+        clients=PerClient(
+            "Which clients are matched to their models, share of rounds", "remap_hit"
+        ),
         reading="matched: clients to whom the server ascribes their own model, by shadow data",
     ),
     rate("remap_chance", SOURCE, "matches by guessing"),
@@ -85,7 +105,11 @@ METRICS = (
         "lower",
         table=Column(2, "SIA\nshuffled"),
         chance="remapped_sia_null",
-        risk=Risk("Source inference on models without names traces training examples to their owner with accuracy", 41),
+        risk=Risk(
+            "Source inference on models without names traces training examples to their "
+            "owner with accuracy",
+            41,
+        ),
         clients=PerClient(
             "Source inference on models without names, accuracy for each client",
             "remapped_sia_accuracy",
@@ -106,26 +130,38 @@ class Config(TargetsConfig):
     # The paper's. One to one is stronger where models are hard to tell apart.
     remap: Literal["greedy", "one_to_one"] = Field(
         "greedy",
-        description="which model a client is taken to have: its best one, or the best assignment of all models",
+        description=(
+            "which model a client is taken to have: its best one, or the best assignment of all "
+            "models"
+        ),
     )
     shadow: float = Field(
-        0.05, gt=0, le=1, description="shadow examples of each client, as a share of its training examples"
+        0.05,
+        gt=0,
+        le=1,
+        description="shadow examples of each client, as a share of its training examples",
     )
 
 
 def shadow_examples(config: Config, data: Federation, client: int, stream: Stream) -> Examples:
-    """Draw S_c, ready for the model: of the client's own test examples, else non-members, else of what is nobody's.
+    """Draw S_c, ready for the model: of the client's own test examples, else non-members, else
+    of what is nobody's.
 
-    It is empty if nobody's examples have none of its labels. Own non-members come after test examples, because they may have
-    another mix of labels (those of ``data.split: subjects`` have the complement), and would tell whose a model is not.
+    It is empty if nobody's examples have none of its labels. Own non-members come after test
+    examples, because they may have another mix of labels (those of ``data.split: subjects`` have
+    the complement), and would tell whose a model is not.
     """
     rng, own = stream("attack_targets", client, PLACE), data.client(client)
-    tests, held_out = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
+    tests, held_out = (
+        np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner)
+    )
     size = max(1, round(config.shadow * len(own)))
     if len(tests):
         return data.test[np.sort(rng.permutation(tests)[:size])]
     if len(held_out):
-        return transformed(data, data.nonmembers[np.sort(rng.permutation(held_out)[:size])], client, rng)
+        return transformed(
+            data, data.nonmembers[np.sort(rng.permutation(held_out)[:size])], client, rng
+        )
     stored = data.shadow if len(data.shadow) else data.nonmembers[data.nonmember_owner == NOBODY]
     mix, there = (np.bincount(part.y, minlength=data.classes) for part in (own, stored))
     likely = (mix / np.maximum(there, 1))[stored.y]
@@ -143,12 +179,18 @@ def problems(config: Config, run: Run) -> Problems:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List the clients of whom there are no shadow examples."""
-    drawn = (shadow_examples(config, data, i, lambda *_: np.random.default_rng(0)) for i in range(data.clients))
+    drawn = (
+        shadow_examples(config, data, i, lambda *_: np.random.default_rng(0))
+        for i in range(data.clients)
+    )
     if lacking := [i for i, examples in enumerate(drawn) if not len(examples)]:
         sentence = (
-            f"remapped_sia needs shadow examples like each client's, and {data.name} has none for client {lacking[0]}"
+            f"remapped_sia needs shadow examples like each client's, and {data.name} has none "
+            f"for client {lacking[0]}"
         )
-        return [("shadow", f"{sentence}; give the server some with data.shadow_size, or hold some out")]
+        return [
+            ("shadow", f"{sentence}; give the server some with data.shadow_size, or hold some out")
+        ]
     return []
 
 
@@ -156,11 +198,16 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.float64]]
     """Compute what a block's c models lose on all targets and know of the shadow data.
 
     Returns:
-        ``losses`` [c, clients * n] in nats, as `attacks.sia.observe` does; ``known`` [c, clients], the number of a client's
-        shadow examples that a model gets right, and the geometric mean of their probabilities, a part of one.
+        ``losses`` [c, clients * n] in nats, as `attacks.sia.observe` does; ``known`` [c, clients],
+        the number of a client's shadow examples that a model gets right, and the geometric mean of
+        their probabilities, a part of one.
     """
     sets = [shadow_examples(config, seen.data, i, seen.stream) for i in range(seen.data.clients)]
-    examples, owner, sizes = joined(sets), np.repeat(np.arange(len(sets)), list(map(len, sets))), list(map(len, sets))
+    examples, owner, sizes = (
+        joined(sets),
+        np.repeat(np.arange(len(sets)), list(map(len, sets))),
+        list(map(len, sets)),
+    )
     known = np.empty((len(seen.clients), len(sets)))
     for row, params, statistics in zip(known, seen.params, seen.buffers, strict=True):
         seen.network.load(Weights(params, statistics))
@@ -168,11 +215,15 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.float64]]
         right = np.bincount(owner, logits.argmax(axis=1) == examples.y, len(sets))
         losses = np.bincount(owner, membership.losses(logits, examples.y), len(sets)) / sizes
         row[:] = np.nan_to_num(right + np.exp(-losses))  # a model of no numbers knows nothing
-    return {"losses": target_losses(seen, targets(seen.data, seen.stream, config.targets).ravel()), "known": known}
+    return {
+        "losses": target_losses(seen, targets(seen.data, seen.stream, config.targets).ravel()),
+        "known": known,
+    }
 
 
 def match(known: Doubles, remap: Literal["greedy", "one_to_one"]) -> Ints:
-    """Return the slot [k] that each client is taken to have, given how well the model in each slot knows it [slots, k].
+    """Return the slot [k] that each client is taken to have, given how well the model in each
+    slot knows it [slots, k].
 
     >>> known = np.array([[9.0, 8.0], [1.0, 7.0]])
     >>> match(known, "greedy").tolist(), match(known, "one_to_one").tolist()
@@ -187,9 +238,11 @@ def match(known: Doubles, remap: Literal["greedy", "one_to_one"]) -> Ints:
 
 
 def guesses(losses: Doubles) -> Doubles:
-    """Return the share of the guess that falls to each client, given losses [models, owners, n], in their shape.
+    """Return the share of the guess that falls to each client, given losses [models, owners, n],
+    in their shape.
 
-    The guess is the client whose model has the lowest loss, or each of several whose models are equal.
+    The guess is the client whose model has the lowest loss, or each of several whose models are
+    equal.
 
     >>> guesses(np.array([[[1.0, 3.0]], [[1.0, 2.0]]])).tolist()
     [[[0.5, 0.0]], [[0.5, 1.0]]]
@@ -200,9 +253,11 @@ def guesses(losses: Doubles) -> Doubles:
 
 
 def by_chance(shares: Doubles, labels: Ints) -> Doubles:
-    """Return what share of each client's examples is traced, [k], if owners are permuted among the examples of each class.
+    """Return what share of each client's examples is traced, [k], if owners are permuted among
+    the examples of each class.
 
-    It is the exact mean over all permutations. ``shares`` [k, k, n] are the `guesses`, ``labels`` [k, n] the classes.
+    It is the exact mean over all permutations. ``shares`` [k, k, n] are the `guesses`, ``labels``
+    [k, n] the classes.
 
     >>> to_first = np.stack([np.ones((2, 2)), np.zeros((2, 2))])  # the guess is always the first of two clients
     >>> by_chance(to_first, np.array([[0, 0], [1, 1]])).tolist()
@@ -216,10 +271,11 @@ def by_chance(shares: Doubles, labels: Ints) -> Doubles:
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Match clients and models, and attack the examples of the k clients that took part under these names.
+    """Match clients and models, and attack the examples of the k clients that took part under
+    these names.
 
-    Metrics and columns are the round's, and so are the clients' measures; the two others are of all rounds so far. A round
-    of one client does not count: all are NaN.
+    Metrics and columns are the round's, and so are the clients' measures; the two others are of all
+    rounds so far. A round of one client does not count: all are NaN.
     """
     clients, k = seen.clients, len(seen.clients)
     if k < FEWEST_CLIENTS:
@@ -234,15 +290,25 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     accuracy, chance = hits.mean(axis=1), by_chance(shares, labels)
     low, high = wilson(hits.sum(axis=1), hits.shape[1])
 
-    def of_all(values: Doubles | NDArray[np.bool_]) -> Doubles:  # NaN for clients that did not take part
+    def of_all(
+        values: Doubles | NDArray[np.bool_],
+    ) -> Doubles:  # NaN for clients that did not take part
         everyone = np.full(seen.data.clients, np.nan)
         everyone[clients] = values
         return everyone
 
     columns = dict(zip(COLUMNS, (matched, accuracy, low, high), strict=True))
-    rows = {"matched": matched, "matched_chance": np.full(k, 1 / k), "traced": accuracy, "traced_chance": chance}
+    rows = {
+        "matched": matched,
+        "matched_chance": np.full(k, 1 / k),
+        "traced": accuracy,
+        "traced_chance": chance,
+    }
     nothing = np.empty((0, seen.data.clients))
-    kept = {name: np.vstack([seen.kept.get(name, nothing), of_all(values)]) for name, values in rows.items()}
+    kept = {
+        name: np.vstack([seen.kept.get(name, nothing), of_all(values)])
+        for name, values in rows.items()
+    }
     measures = [
         Measure(config.remap, metric, *over_rounds(kept[name], kept[f"{name}_chance"]))
         for metric, name in (("remap_accuracy", "matched"), ("sia_accuracy", "traced"))
@@ -263,13 +329,15 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
 
 def over_rounds(shares: Doubles, chance: Doubles) -> tuple[float, float, float, float]:
-    """Return the mean of ``shares`` [rounds, clients], both ends of its 95 % interval, and its value by chance.
+    """Return the mean of ``shares`` [rounds, clients], both ends of its 95 % interval, and its
+    value by chance.
 
-    Shares are NaN where a client was absent. What varies is a share less its ``chance`` [rounds, clients], so that the
-    interval holds the value by chance where there is nothing to find. Rounds of one client are alike, because its shadow
-    examples and targets stay the same: the variance is clustered by clients, with the models as they are. The interval is
-    Wilson's for so many trials as would vary so much; for as many as there are clients where all shares are 0 or 1. With
-    one client both ends are NaN.
+    Shares are NaN where a client was absent. What varies is a share less its ``chance`` [rounds,
+    clients], so that the interval holds the value by chance where there is nothing to find. Rounds
+    of one client are alike, because its shadow examples and targets stay the same: the variance is
+    clustered by clients, with the models as they are. The interval is Wilson's for so many trials
+    as would vary so much; for as many as there are clients where all shares are 0 or 1. With one
+    client both ends are NaN.
     """
     from scipy.special import stdtrit
 

@@ -1,4 +1,5 @@
-"""Source inference (Hu et al. 2021; Zhao et al. 2025, eq. 5): whose model has the lowest loss on an example?
+"""Source inference (Hu et al. 2021; Zhao et al. 2025, eq. 5): whose model has the lowest loss on
+an example?
 
     T_i   n training examples of client i, drawn once for the run
     every round, before the server averages, with the models theta_k that it received:
@@ -6,24 +7,31 @@
         SIA_i    = |{x in T_i : guess(x) = i}| / |T_i|        1 / clients is chance
     disparity: CoV, 1 / (1 + CoV^2) and max - min of SIA_i over clients; CoV of one owner's losses over models
 
-Differences from the paper: none in the attack. The released code draws HAR's targets from all of a client's examples,
+Differences from the paper: none in the attack. The released code draws HAR's targets from all of a
+client's examples,
 some of which were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``).
 
-Disparities are large even if there is nothing to find: the same few models judge all examples, one that happens to be
-better on everything collects the guesses, and its client alone is "found". So every disparity has its value by chance
-(``eod_null``, ``cov_null``, ``fi_null``, ``mad_null``, ``sen_null``): the mean over permutations of whose the examples
-are, with the same models and as many examples of each client. Only examples of one class are exchanged, because who has
-many examples of the class at which a model happens to be good is found, too, though nothing was learned from them.
-If the owner of an example is independent of the example given its class (all splits but those by natural owner) and
-of the models, a disparity and its value by chance have the same expectation. Two things to know:
+Disparities are large even if there is nothing to find: the same few models judge all examples, one
+that happens to be
+better on everything collects the guesses, and its client alone is "found". So every disparity has
+its value by chance (``eod_null``, ``cov_null``, ``fi_null``, ``mad_null``, ``sen_null``): the mean
+over permutations of whose the examples are, with the same models and as many examples of each
+client. Only examples of one class are exchanged, because who has many examples of the class at
+which a model happens to be good is found, too, though nothing was learned from them. If the owner
+of an example is independent of the example given its class (all splits but those by natural owner)
+and of the models, a disparity and its value by chance have the same expectation. Two things to
+know:
 
-* It is chance with nothing to find, not with everybody equally exposed. The CoV divides by the mean, so where the mean
-  is above 1 / clients, a CoV below ``cov_null`` does not say that exposure is more equal than by chance.
-* What the class of an example tells of its owner counts as chance in the disparities, and as success in the mean;
-  ``sia_mean_null`` is that part.
+* It is chance with nothing to find, not with everybody equally exposed. The CoV divides by the
+  mean, so where the mean is above 1 / clients, a CoV below ``cov_null`` does not say that exposure
+  is more equal than by chance.
+* What the class of an example tells of its owner counts as chance in the disparities, and as
+  success in the mean; ``sia_mean_null`` is that part.
 
-A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i would be 1, whatever
-the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples were attacked.
+A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i
+would be 1, whatever
+the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples
+were attacked.
 """
 
 from __future__ import annotations
@@ -47,7 +55,8 @@ from datasets.federation import Federation, Ints
 KINDS = ("updates",)
 ASKS = "whose example is it?"
 PAPERS = {"Hu 2021": "https://arxiv.org/abs/2109.05659", "FinP": "https://arxiv.org/abs/2502.17748"}
-# Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
+# Permutations of the owners: as many as take about the time of reading this many losses, but no
+# fewer and no more.
 LOSSES, FEWEST, MOST = 200_000, 20, 200
 FEWEST_CLIENTS = 2  # of a round; of one client, whose an example is is no question
 FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with
@@ -62,7 +71,11 @@ METRICS = (
         live=1,
         table=Column(1, "SIA\nmean"),
         chance="sia_chance",
-        risk=Risk("Source inference traces training examples to their owner with accuracy", 40, beside=("eod",)),
+        risk=Risk(
+            "Source inference traces training examples to their owner with accuracy",
+            40,
+            beside=("eod",),
+        ),
         clients=PerClient(
             "Source inference against each client, accuracy",
             "sia_accuracy",
@@ -70,15 +83,34 @@ METRICS = (
             "sia_high",
             "95 % binomial interval of one run's targets",
         ),
-        reading="SIA: accuracy of source inference; by classes: with owners permuted within classes; max: in the worst round; "
-        "CoV, FI, EOD: inequality between clients",
+        reading=(
+            "SIA: accuracy of source inference; by classes: with owners permuted within classes; "
+            "max: in the worst round; CoV, FI, EOD: inequality between clients"
+        ),
         over_rounds="source_inference",
     ),
-    rate("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
+    rate(
+        "sia_max",
+        SOURCE,
+        "mean SIA accuracy, worst round",
+        "lower",
+        table=Column(3, "SIA\nmax", interval=False),
+    ),
     # A defense that only delays training lowers the mean over rounds and not this one.
-    rate("sia_last5_mean", SOURCE, "mean SIA accuracy, last five rounds", "lower", chance="sia_chance"),
+    rate(
+        "sia_last5_mean",
+        SOURCE,
+        "mean SIA accuracy, last five rounds",
+        "lower",
+        chance="sia_chance",
+    ),
     rate("sia_chance", SOURCE, "SIA by guessing"),
-    rate("sia_mean_null", SOURCE, "SIA by classes alone", table=Column(4, "SIA by\nclasses", interval=False)),
+    rate(
+        "sia_mean_null",
+        SOURCE,
+        "SIA by classes alone",
+        table=Column(4, "SIA by\nclasses", interval=False),
+    ),
     magnitude(
         "sia_cov",
         SOURCE,
@@ -113,16 +145,39 @@ METRICS = (
         reading="by chance: EOD with permuted owners",
         over_rounds="source_inference",
     ),
-    rate("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
+    rate(
+        "eod_null",
+        SOURCE,
+        "EOD by chance",
+        live=5,
+        table=Column(4, "EOD by\nchance", 2, interval=False),
+    ),
     rate("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
     rate("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
-    magnitude("loss_cov", SOURCE, "CoV of loss", "lower", "", live=5, table=Column(3, "loss\nCoV", 2, interval=False)),
-    rate("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
+    magnitude(
+        "loss_cov",
+        SOURCE,
+        "CoV of loss",
+        "lower",
+        "",
+        live=5,
+        table=Column(3, "loss\nCoV", 2, interval=False),
+    ),
+    rate(
+        "loss_fi",
+        SOURCE,
+        "FI of loss",
+        "higher",
+        "",
+        table=Column(MINOR, "loss\nFI", 2, interval=False),
+    ),
     magnitude("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
 )
 OVER_ROUNDS = ("sia_max", "sia_last5_mean")  # of a trial; the others are of a round, too
 IN_ROUND = [metric for metric in METRICS if metric.name not in OVER_ROUNDS]
-NULLS = {metric.name: str(metric.chance) for metric in IN_ROUND if metric.chance}  # a metric's value by chance
+NULLS = {
+    metric.name: str(metric.chance) for metric in IN_ROUND if metric.chance
+}  # a metric's value by chance
 
 
 class Config(TargetsConfig):
@@ -131,14 +186,23 @@ class Config(TargetsConfig):
     # An example that nobody trained on has no source; attacking it only adds noise.
     pool: Literal["training", "all"] = Field(
         "training",
-        description="examples that may be attacked: the client's training examples, or its test examples, too",
+        description=(
+            "examples that may be attacked: the client's training examples, or its test "
+            "examples, too"
+        ),
     )
-    # The papers compare losses; a model that is better than the others on everything is then everybody's guess.
+    # The papers compare losses; a model that is better than the others on everything is then
+    # everybody's guess.
     score: Literal["loss", "calibrated"] = Field(
         "loss",
-        description="what models are compared by: the loss, or the loss relative to the model's others of the class",
+        description=(
+            "what models are compared by: the loss, or the loss relative to the model's others "
+            "of the class"
+        ),
     )
-    rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
+    rounded: bool = Field(
+        False, description="round each client's attack accuracy to two decimals, as released"
+    )
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -147,17 +211,22 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def attacked(config: Config, data: Federation, stream: Stream) -> Ints:
-    """Return the positions of the attacked examples of every client, [clients, n], as `_queries.targets` counts them."""
+    """Return the positions of the attacked examples of every client, [clients, n], as
+    `_queries.targets` counts them.
+    """
     return targets(data, stream, config.targets, tests=config.pool == "all")
 
 
 def observe(config: Config, seen: SeenUpdates) -> Doubles:
-    """Compute the losses of a block's c models on all targets: [c, clients * n] in nats, owner after owner."""
+    """Compute the losses of a block's c models on all targets: [c, clients * n] in nats, owner
+    after owner.
+    """
     return target_losses(seen, attacked(config, seen.data, seen.stream).ravel())
 
 
 def guesses(losses: Doubles) -> Ints:
-    """Guess the source [owners, n] of each example: the model with the lowest of the losses [models, owners, n].
+    """Guess the source [owners, n] of each example: the model with the lowest of the losses
+    [models, owners, n].
 
     Among equals it is the first; a model whose value is NaN is never the guess.
     """
@@ -165,22 +234,27 @@ def guesses(losses: Doubles) -> Ints:
 
 
 def calibrated(losses: Doubles, labels: Ints) -> Doubles:
-    """Compute how unusually low each loss [k, k, n], in nats, is for its model and the example's class [k, n].
+    """Compute how unusually low each loss [k, k, n], in nats, is for its model and the example's
+    class [k, n].
 
-    A model that is better on everything has the lowest loss on everybody's examples, and is then everybody's guess. So
-    a loss can be calibrated per model k and class y, with the mean and standard deviation over the attacked examples of
-    class y that belong to other clients than k, and are not x itself:
+    A model that is better on everything has the lowest loss on everybody's examples, and is then
+    everybody's guess. So a loss can be calibrated per model k and class y, with the mean and
+    standard deviation over the attacked examples of class y that belong to other clients than k,
+    and are not x itself:
 
         phi_k(x) = -ln(exp(CE(theta_k(x), y)) - 1)      the confidence on the logit scale; losses are too skewed for a mean
         score_k(x) = -(phi_k(x) - mean_k,y) / sd_k,y    the guess is the model with the lowest score
 
-    ``x`` is left out of the reference of every model alike. Otherwise it would be part of the references of all models
-    but its owner's, would be nearer to their means, and examples that tell nothing would be traced more often than by
-    chance. A class of which some model would have fewer than `FEWEST_ALIKE` examples to compare with is compared with
-    all classes. Scores [k, k, n] are NaN where the loss is.
+    ``x`` is left out of the reference of every model alike. Otherwise it would be part of the
+    references of all models but its owner's, would be nearer to their means, and examples that tell
+    nothing would be traced more often than by chance. A class of which some model would have fewer
+    than `FEWEST_ALIKE` examples to compare with is compared with all classes. Scores [k, k, n] are
+    NaN where the loss is.
     """
     phi, (owners, n) = confidences_of_losses(losses), labels.shape
-    foreign = np.repeat(np.arange(len(losses))[:, None] != np.arange(owners), n, axis=1).reshape(phi.shape)
+    foreign = np.repeat(np.arange(len(losses))[:, None] != np.arange(owners), n, axis=1).reshape(
+        phi.shape
+    )
     score, everything = np.empty_like(phi), np.ones(labels.shape, bool)
     for label in np.unique(labels):
         here = labels == label
@@ -191,7 +265,9 @@ def calibrated(losses: Doubles, labels: Ints) -> Doubles:
 
 
 def _standardized(phi: Doubles, foreign: NDArray[np.bool_]) -> Doubles:
-    """Standardize every value [models, n] of a model by its other values that are ``foreign`` to it."""
+    """Standardize every value [models, n] of a model by its other values that are ``foreign`` to
+    it.
+    """
     counts = foreign.sum(axis=1, keepdims=True)
     center = np.where(foreign, phi, 0).sum(axis=1, keepdims=True) / np.maximum(counts, 1)
     apart = np.where(foreign, phi - center, 0)  # deviations, so that squares lose no digits
@@ -203,41 +279,67 @@ def _standardized(phi: Doubles, foreign: NDArray[np.bool_]) -> Doubles:
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Compute the attack of one round from the observed losses [k, all clients * n] of the k clients that took part.
+    """Compute the attack of one round from the observed losses [k, all clients * n] of the k
+    clients that took part.
 
-    Only their examples are attacked and only they are candidates: an example of an absent client has no source in this
+    Only their examples are attacked and only they are candidates: an example of an absent client
+    has no source in this
     round. A round of one client does not count: every metric is NaN.
     """
     clients, data = seen.clients, seen.data
     losses = seen.observed.reshape(len(clients), data.clients, -1)[:, clients]
-    labels = np.concatenate([data.train.y, data.test.y])[attacked(config, data, seen.stream)[clients]]
+    labels = np.concatenate([data.train.y, data.test.y])[
+        attacked(config, data, seen.stream)[clients]
+    ]
     hits = _hits(guesses(calibrated(losses, labels) if config.score == "calibrated" else losses))
     exchanged = by_chance(config, losses, labels, seen.stream("exchanged_owners", seen.round))
     accuracy, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
     low, high = disparity.wilson(hits.sum(axis=1), hits.shape[1])
-    columns = {"sia_accuracy": accuracy, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
-    everyone, several = np.full((len(columns), data.clients), np.nan), len(clients) >= FEWEST_CLIENTS
+    columns = {
+        "sia_accuracy": accuracy,
+        "sia_low": low,
+        "sia_high": high,
+        "target_loss": np.diagonal(means),
+    }
+    everyone, several = (
+        np.full((len(columns), data.clients), np.nan),
+        len(clients) >= FEWEST_CLIENTS,
+    )
     everyone[:, clients] = list(columns.values()) if several else np.nan
-    in_round = (np.round(accuracy, 2), np.round(exchanged, 2)) if config.rounded else (accuracy, exchanged)
-    traced = {"sia_mean": hits.mean(), "sia_chance": 1 / len(clients), "sia_mean_null": exchanged.mean()}
-    metrics = {name: float(value) for name, value in traced.items()} | round_metrics(*in_round, means)
+    in_round = (
+        (np.round(accuracy, 2), np.round(exchanged, 2)) if config.rounded else (accuracy, exchanged)
+    )
+    traced = {
+        "sia_mean": hits.mean(),
+        "sia_chance": 1 / len(clients),
+        "sia_mean_null": exchanged.mean(),
+    }
+    metrics = {name: float(value) for name, value in traced.items()} | round_metrics(
+        *in_round, means
+    )
     return Exposure(
         metrics=metrics if several else dict.fromkeys(metrics, np.nan),
         clients=dict(zip(columns, everyone, strict=True)),
         measures=tuple(
             Measure(f"client_{i}", "sia_accuracy", value, least, most, metrics["sia_chance"])
-            for i, value, least, most in zip(clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True)
+            for i, value, least, most in zip(
+                clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True
+            )
             if several
         ),
     )
 
 
 def by_chance(config: Config, losses: Doubles, labels: Ints, rng: np.random.Generator) -> Doubles:
-    """Attack under owners that are permuted among the examples of each class: success [permutations, k].
+    """Attack under owners that are permuted among the examples of each class: success
+    [permutations, k].
 
-    ``losses`` [k, k, n] in nats are of every model on the examples of every owner, ``labels`` [k, n] their classes.
+    ``losses`` [k, k, n] in nats are of every model on the examples of every owner, ``labels`` [k,
+    n] their classes.
     """
-    again = config.score == "calibrated"  # such a score depends on whose the other examples are; a loss does not
+    again = (
+        config.score == "calibrated"
+    )  # such a score depends on whose the other examples are; a loss does not
     draws = int(np.clip(LOSSES // (losses if again else labels).size, FEWEST, MOST))
     orders = disparity.exchanged(labels.ravel(), draws, rng)
     if not again:
@@ -253,19 +355,27 @@ def _hits(guessed: Ints) -> NDArray[np.bool_]:
 
 
 def round_metrics(accuracy: Doubles, exchanged: Doubles, means: Doubles) -> dict[str, float]:
-    """Compute the round's disparities over the clients that took part (Zhao et al. 2025, section 5.2).
+    """Compute the round's disparities over the clients that took part (Zhao et al. 2025, section
+    5.2).
 
-    ``accuracy`` [clients] is the attack's success on each client, ``exchanged`` [permutations, clients] the same under
-    permuted owners, ``means`` [models, owners] the mean loss in nats. A disparity by chance is its mean over those
-    permutations in which it is defined (the CoV is if an example was traced).
+    ``accuracy`` [clients] is the attack's success on each client, ``exchanged`` [permutations,
+    clients] the same under permuted owners, ``means`` [models, owners] the mean loss in nats. A
+    disparity by chance is its mean over those permutations in which it is defined (the CoV is if an
+    example was traced).
     """
     values: dict[str, float] = {}
     permuted = _disparities(exchanged)
     for name, value in _disparities(accuracy).items():
         draws = permuted[name][~np.isnan(permuted[name])]
         values |= {name: float(value), NULLS[name]: float(draws.mean()) if len(draws) else np.nan}
-    loss_cov, loss_mad = (float(np.mean(list(map(spread, means.T)))) for spread in (disparity.cov, disparity.mad))
-    return values | {"loss_cov": loss_cov, "loss_fi": float(disparity.fairness_index(loss_cov)), "loss_mad": loss_mad}
+    loss_cov, loss_mad = (
+        float(np.mean(list(map(spread, means.T)))) for spread in (disparity.cov, disparity.mad)
+    )
+    return values | {
+        "loss_cov": loss_cov,
+        "loss_fi": float(disparity.fairness_index(loss_cov)),
+        "loss_mad": loss_mad,
+    }
 
 
 def _disparities(accuracy: Doubles) -> dict[str, Doubles]:
@@ -281,7 +391,8 @@ def _disparities(accuracy: Doubles) -> dict[str, Doubles]:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the mean of every metric over the attacked rounds, and of ``sia_mean`` the largest and that of the last five.
+    """Return the mean of every metric over the attacked rounds, and of ``sia_mean`` the largest
+    and that of the last five.
 
     Rounds in which a metric is undefined do not count; the result is None if no round counts.
     """

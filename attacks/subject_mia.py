@@ -7,15 +7,17 @@
     others                    subjects of whom nobody has any: held out whole, from the same clients, or of the shadow set
     AUC                       P(score of a member > score of another subject)          0.5 by chance
 
-The sample is the subjects and not their examples, which are not independent of each other (`attacks.metrics.client_auc`).
-The model is taken as it is.
+The sample is the subjects and not their examples, which are not independent of each other
+(`attacks.metrics.client_auc`). The model is taken as it is.
 
-With ``fresh`` examples the model tells that it knows the person, although it has not seen what it is asked about; with
-``trained`` ones it is asked about what it has seen, as in membership inference, and this bounds what is found. Subjects that
-differ otherwise than by training (other places, other devices) are told apart by that: hold out whole subjects at random, as
-`data.subject` of a table does.
+With ``fresh`` examples the model tells that it knows the person, although it has not seen what it
+is asked about; with ``trained`` ones it is asked about what it has seen, as in membership
+inference, and this bounds what is found. Subjects that differ otherwise than by training (other
+places, other devices) are told apart by that: hold out whole subjects at random, as `data.subject`
+of a table does.
 
-Differences from the paper: losses of one model are averaged; their slope over rounds is no part of this attack.
+Differences from the paper: losses of one model are averaged; their slope over rounds is no part of
+this attack.
 """
 
 from __future__ import annotations
@@ -61,20 +63,37 @@ class Config(SlotConfig):
 
     every: int = Field(5, ge=1, description="rounds from one attack to the next")
     examples: Literal["fresh", "trained"] = Field(
-        "fresh", description="what is asked of a member: examples that were held back, or its training examples"
+        "fresh",
+        description=(
+            "what is asked of a member: examples that were held back, or its training examples"
+        ),
     )
     each: int = Field(
-        4, ge=2, description="fewest examples of a subject; all are asked about as many as the one with the fewest has"
+        4,
+        ge=2,
+        description=(
+            "fewest examples of a subject; all are asked about as many as the one with the "
+            "fewest has"
+        ),
     )
-    too_few: Literal["refuse", "leave_out"] = Field("refuse", description="subjects with fewer such examples")
+    too_few: Literal["refuse", "leave_out"] = Field(
+        "refuse", description="subjects with fewer such examples"
+    )
 
 
-def subjects(config: Config, data: Federation, clients: Ints) -> tuple[dict[int, Ints], dict[int, Ints]]:
-    """Return the examples of every member and of every other subject, by subject, for the model of ``clients``.
+def subjects(
+    config: Config, data: Federation, clients: Ints
+) -> tuple[dict[int, Ints], dict[int, Ints]]:
+    """Return the examples of every member and of every other subject, by subject, for the model
+    of ``clients``.
 
-    They are positions among the training examples, the non-members and the shadow set, one after another.
+    They are positions among the training examples, the non-members and the shadow set, one after
+    another.
     """
-    trained, held = data.persons["train"], np.concatenate([data.persons[part] for part in ("nonmembers", "shadow")])
+    trained, held = (
+        data.persons["train"],
+        np.concatenate([data.persons[part] for part in ("nonmembers", "shadow")]),
+    )
     owner = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
     own, here = np.isin(data.owner(), clients), (owner == NOBODY) | np.isin(owner, clients)
     members = np.unique(trained[own])
@@ -87,7 +106,9 @@ def subjects(config: Config, data: Federation, clients: Ints) -> tuple[dict[int,
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a warm start, for which the server trains on people of whom the attack takes it that nobody has."""
+    """Refuse a warm start, for which the server trains on people of whom the attack takes it
+    that nobody has.
+    """
     if run.aggregation.module.warm_start(run.aggregation.config) is None:
         return []
     sentence = "asks about people of the server's shadow set, on whom it trains before round 1"
@@ -97,35 +118,67 @@ def problems(config: Config, run: Run) -> Problems:
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
     if not data.persons:
-        return [("", f"subject_mia needs data that say whom an example is about, as har does; {data.name} does not")]
+        return [
+            (
+                "",
+                "subject_mia needs data that say whom an example is about, as har does; "
+                f"{data.name} does not",
+            )
+        ]
     sides = subjects(config, data, np.arange(data.clients))
     sizes = [np.array([len(rows) for rows in side.values()]) for side in sides]
     few = int(sum((of_side < config.each).sum() for of_side in sizes))
     if few and config.too_few == "refuse":
         fewest = min(int(of_side.min()) for of_side in sizes if len(of_side))
         sentence = (
-            f"subject_mia asks about {config.each} examples of each subject or more; {few} of {data.name} have fewer"
+            f"subject_mia asks about {config.each} examples of each subject or more; {few} of "
+            f"{data.name} have fewer"
         )
-        return [("too_few", f"{sentence} ({fewest} at least): lower each to 2 or more, or write too_few: leave_out")]
+        return [
+            (
+                "too_few",
+                f"{sentence} ({fewest} at least): lower each to 2 or more, or write "
+                "too_few: leave_out",
+            )
+        ]
     members, others = (int((of_side >= config.each).sum()) for of_side in sizes)
     if min(members, others) >= FEWEST:
         return []
-    sentence = f"subject_mia compares {FEWEST} subjects who were trained on with {FEWEST} of whom nobody has an example"
-    remedy = "hold out more, or set examples: trained" if others >= FEWEST else "hold whole subjects out"
-    return [("examples", f"{sentence}, {config.each} examples each; {data.name} has {members} and {others}: {remedy}")]
+    sentence = (
+        f"subject_mia compares {FEWEST} subjects who were trained on with {FEWEST} of whom "
+        "nobody has an example"
+    )
+    remedy = (
+        "hold out more, or set examples: trained" if others >= FEWEST else "hold whole subjects out"
+    )
+    return [
+        (
+            "examples",
+            f"{sentence}, {config.each} examples each; {data.name} has {members} and "
+            f"{others}: {remedy}",
+        )
+    ]
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Attack one model. NaN if its clients have too few subjects."""
     data, clients = model.cluster.data, model.cluster.clients
     drawing, wearing = model.rng.spawn(2)
-    sides = [[rows for rows in side.values() if len(rows) >= config.each] for side in subjects(config, data, clients)]
+    sides = [
+        [rows for rows in side.values() if len(rows) >= config.each]
+        for side in subjects(config, data, clients)
+    ]
     members, others = map(len, sides)
     if min(members, others) < FEWEST:
         return Audit(None, (), metrics={"subject_auc": membership.NAN})
     asked = min(len(rows) for side in sides for rows in side)
-    rows = np.concatenate([drawing.choice(rows, asked, replace=False) for side in sides for rows in side])
-    known, owner = rows < len(data.train), np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
+    rows = np.concatenate(
+        [drawing.choice(rows, asked, replace=False) for side in sides for rows in side]
+    )
+    known, owner = (
+        rows < len(data.train),
+        np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]),
+    )
     held, losses = rows[~known] - len(data.train), np.empty(len(rows))
     worn = resembled_clients(data, clients, owner[held], wearing)
     outside = transformed(data, joined([data.nonmembers, data.shadow])[held], worn, wearing)
@@ -135,7 +188,11 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             losses[where] = membership.losses(model.network.logits(examples.x), examples.y)
     score = -losses.reshape(members + others, asked).mean(axis=1)
     auc = compared(score[:members], score[members:])
-    counts = Measure(NAME, "members", members), Measure(NAME, "others", others), Measure(NAME, "examples_each", asked)
+    counts = (
+        Measure(NAME, "members", members),
+        Measure(NAME, "others", others),
+        Measure(NAME, "examples_each", asked),
+    )
     return Audit(None, (auc, *counts), metrics={"subject_auc": auc.value})
 
 
@@ -149,4 +206,6 @@ def compared(members: Doubles, others: Doubles) -> Measure:
         return Measure(NAME, "auc", membership.NAN, chance=0.5)
     m, n = len(members), len(others)
     found = client_auc.measure(members[None], others[None], np.arange(m + n)[None])
-    return Measure(NAME, "auc", min(found.mean, 1.0), float(found.low[0]), float(found.high[0]), 0.5)
+    return Measure(
+        NAME, "auc", min(found.mean, 1.0), float(found.low[0]), float(found.high[0]), 0.5
+    )

@@ -13,18 +13,22 @@
     precision    P traced / (P TPR + (1 - P) a'), the share of right names among all that are named where a share P of what
                  is asked about was trained on; P = 0.5, 0.1, 0.01                 P / clients
 
-a' is the expected false positive rate of a threshold that was found on m non-members; of weighted ones, and of those with
-several clients' transforms, m is how many equal ones they are worth. Members and non-members are FedMIA's, and non-members
-count as if they had the members' labels (`metrics.client_auc`).
+a' is the expected false positive rate of a threshold that was found on m non-members; of weighted
+ones, and of those with several clients' transforms, m is how many equal ones they are worth.
+Members and non-members are FedMIA's, and non-members count as if they had the members' labels
+(`metrics.client_auc`).
 
-95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
-non-members, with all their transforms (Korn and Graubard 1998), the threshold being found anew in every resample. Their
-quantile is Student's with 2 k degrees of freedom, because the threshold is the k-th highest score of a non-member. Where
-nothing is learned, they cover 0.94 to 0.97 in 1200 audits by either score. The models are taken as they are.
+95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of
+members and non-members, with all their transforms (Korn and Graubard 1998), the threshold being
+found anew in every resample. Their quantile is Student's with 2 k degrees of freedom, because the
+threshold is the k-th highest score of a non-member. Where nothing is learned, they cover 0.94 to
+0.97 in 1200 audits by either score. The models are taken as they are.
 
-Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
+Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes
+membership for known.
 
-Differences from the papers: the owner is sought and not given, so that an example has one score, the largest of all clients;
+Differences from the papers: the owner is sought and not given, so that an example has one score,
+the largest of all clients;
 source inference averages over rounds.
 """
 
@@ -57,7 +61,11 @@ LABEL = "two-stage attack"
 ASKS = "was this example trained on, and by whom?"
 PAPERS = {"FedMIA": "https://arxiv.org/abs/2402.06289"}
 
-PRIORS = {"50": 0.5, "10": 0.1, "1": 0.01}  # shares of members among what is asked about, by percent
+PRIORS = {
+    "50": 0.5,
+    "10": 0.1,
+    "1": 0.01,
+}  # shares of members among what is asked about, by percent
 RESAMPLES = 200  # of which only the variance is used
 PLACE = 3  # of the stream; the other attacks on updates have places of two numbers
 
@@ -70,10 +78,17 @@ METRICS = (
         "lower",
         table=Column(3, "flagged,\ntraced"),
         chance="two_stage_traced_null",
-        risk=Risk("Training examples are first told from others and then traced to their owner with a rate of", 45),
+        risk=Risk(
+            "Training examples are first told from others and then traced to their owner "
+            "with a rate of",
+            45,
+        ),
         clients=PerClient("Training examples of each client that are flagged and traced to it"),
         ends=True,
-        reading="flagged, traced: share of the members found among non-members and traced to their owner",
+        reading=(
+            "flagged, traced: share of the members found among non-members and traced to their "
+            "owner"
+        ),
     ),
     rate("two_stage_apart", SOURCE, "two stages, if they were independent", None),
     *(
@@ -81,7 +96,10 @@ METRICS = (
         for name, label in (
             ("tpr", "members flagged"),
             ("sia", "SIA of flagged members"),
-            *((f"precision_{percent}", f"right names where {percent} % are members") for percent in PRIORS),
+            *(
+                (f"precision_{percent}", f"right names where {percent} % are members")
+                for percent in PRIORS
+            ),
         )
     ),
 )
@@ -96,7 +114,10 @@ class Config(CenteredConfig):
     fpr: float = Field(0.05, gt=0, lt=1, description="share of the non-members that may be flagged")
     score: Literal["fedmia", "loss"] = Field(
         "fedmia",
-        description="what examples are flagged by: FedMIA's standing among the other clients, or the lowest loss",
+        description=(
+            "what examples are flagged by: FedMIA's standing among the other clients, or the "
+            "lowest loss"
+        ),
     )
     center: Literal["label", "none"] = inherited(CenteredConfig, "center", score="fedmia")
     references: int = inherited(CenteredConfig, "references", score="fedmia", center="label")
@@ -105,7 +126,9 @@ class Config(CenteredConfig):
 def fedmia_fields(config: Config) -> fedmia.Config:
     """Return the fields of FedMIA that measures what this attack needs."""
     shared = {name: getattr(config, name) for name in CenteredConfig.model_fields}
-    return fedmia.Config(**shared | {"center": config.center if config.score == "fedmia" else "none"})
+    return fedmia.Config(
+        **shared | {"center": config.center if config.score == "fedmia" else "none"}
+    )
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -114,29 +137,47 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
-    """List what the data lack for a comparison, and a false positive rate that so few non-members cannot show."""
+    """List what the data lack for a comparison, and a false positive rate that so few
+    non-members cannot show.
+    """
     center = fedmia_fields(config).center
     found = _queries.problems("two_stage", config.model_copy(update={"center": center}), data)
     if found or (count := outsiders(config, data)) * config.fpr >= 1 - 1e-9:
         return found
-    sentence = f"two_stage needs {int(np.ceil(1 / config.fpr - 1e-9))} non-members for a rate of {config.fpr:g}"
-    return [("fpr", f"{sentence}; {data.name} and compared leave {count}: raise fpr, compared, or hold more out")]
+    sentence = (
+        f"two_stage needs {int(np.ceil(1 / config.fpr - 1e-9))} non-members for a rate of "
+        f"{config.fpr:g}"
+    )
+    return [
+        (
+            "fpr",
+            f"{sentence}; {data.name} and compared leave {count}: raise fpr, compared, or "
+            "hold more out",
+        )
+    ]
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.generic]]:
-    """Measure a block's c updates on all examples, as `fedmia.observe` does: ``assignment``, ``confidences``."""
+    """Measure a block's c updates on all examples, as `fedmia.observe` does: ``assignment``,
+    ``confidences``.
+    """
     return fedmia.observe(fedmia_fields(config), seen)
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Add the round to earlier ones, and attack the members of all clients that took part, among whom they are also traced.
+    """Add the round to earlier ones, and attack the members of all clients that took part, among
+    whom they are also traced.
 
-    A round with fewer than three clients does not count, and nothing is measured if members and non-members have no label in
-    common, or a score is NaN.
+    A round with fewer than three clients does not count, and nothing is measured if members and
+    non-members have no label in common, or a score is NaN.
     """
     queries, sums = queries_of(fedmia_fields(config), seen.data, seen.stream), dict(seen.kept)
     shape = seen.data.clients, len(queries.labels)
-    sums = sums or {"rounds": np.zeros((shape[0], 1)), "flag": np.zeros(shape), "trace": np.zeros(shape)}
+    sums = sums or {
+        "rounds": np.zeros((shape[0], 1)),
+        "flag": np.zeros(shape),
+        "trace": np.zeros(shape),
+    }
     if len(seen.clients) >= fedmia.FEWEST_CLIENTS:
         sums = {name: array.copy() for name, array in sums.items()}
         for name, values in {"rounds": 1.0, **stages(config, seen.observed, queries)}.items():
@@ -145,13 +186,25 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     empty = Exposure(dict.fromkeys(names_of(METRICS), NAN), {"two_stage_traced": traced}, kept=sums)
     if not len(clients):
         return empty
-    n, (asked, place) = queries.members.shape[1], np.unique(queries.numbers[clients], return_inverse=True)
-    flag, trace = (sums[name][clients][:, asked] / sums["rounds"][clients] for name in ("flag", "trace"))
-    place, scores, source = place.reshape(len(clients), -1), flag.max(axis=0), guesses(-trace[:, None])[0]
+    n, (asked, place) = (
+        queries.members.shape[1],
+        np.unique(queries.numbers[clients], return_inverse=True),
+    )
+    flag, trace = (
+        sums[name][clients][:, asked] / sums["rounds"][clients] for name in ("flag", "trace")
+    )
+    place, scores, source = (
+        place.reshape(len(clients), -1),
+        flag.max(axis=0),
+        guesses(-trace[:, None])[0],
+    )
     u, w = client_auc.weights(queries.labels[asked][place], n)
     if np.isnan(scores).any() or not u.any():
         return empty
-    inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64)
+    inside, outside = (
+        place[:, :n],
+        np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64),
+    )
     right = source[inside] == np.arange(len(clients))[:, None]
     example = np.zeros(len(asked), np.int64)
     example[place] = queries.examples[clients]
@@ -162,13 +215,19 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
     named = {f"two_stage_{name}": value for name, value in values.items()}
     named |= {f"two_stage_{name}_null": value for name, value in null.items()}
-    named |= dict(zip(("two_stage_traced_low", "two_stage_traced_high"), ends["traced"], strict=True))
-    rows = [Measure("clients", name, value, *ends[name], null.get(name, NAN)) for name, value in values.items()]
+    named |= dict(
+        zip(("two_stage_traced_low", "two_stage_traced_high"), ends["traced"], strict=True)
+    )
+    rows = [
+        Measure("clients", name, value, *ends[name], null.get(name, NAN))
+        for name, value in values.items()
+    ]
     found = right & (sides.members > sides.threshold(config.fpr))
     traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
     counting = np.maximum(np.count_nonzero(u, axis=1), 1)  # a client without any is NaN
     bounds = (end.tolist() for end in wilson(traced[clients] * counting, counting))
-    # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by chance.
+    # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by
+    # chance.
     chance = NAN if np.ptp(sums["rounds"][clients]) else null["traced"]
     for client, low, high in zip(clients.tolist(), *bounds, strict=True):
         rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, chance))
@@ -177,14 +236,17 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Scores and weights of the members [c, n] of c clients, whether they are traced, and of non-members [m]."""
+    """Scores and weights of the members [c, n] of c clients, whether they are traced, and of
+    non-members [m].
+    """
 
     members: Doubles
     right: Bools
     u: Doubles
     others: Doubles
     w: Doubles
-    example: Ints  # [m] numbers from 0 of the non-members, equal for one with several clients' transforms
+    # [m] numbers from 0 of the non-members, equal for one with several clients' transforms
+    example: Ints
 
     @property
     def worth(self) -> int:
@@ -197,7 +259,8 @@ class Sides:
 
 
 def stages(config: Config, observed: dict[str, Any], queries: Queries) -> dict[str, Doubles]:
-    """Return what R examples are flagged and traced by in one round, for each of c clients, ``flag`` and ``trace`` [c, R].
+    """Return what R examples are flagged and traced by in one round, for each of c clients,
+    ``flag`` and ``trace`` [c, R].
 
     ``observed`` is what `observe` returns, of all of them.
     """
@@ -206,7 +269,9 @@ def stages(config: Config, observed: dict[str, Any], queries: Queries) -> dict[s
     trace = confidences - confidences.mean(axis=0)
     if config.score == "loss":
         return {"flag": confidences, "trace": trace}
-    values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)
+    values = out_worlds.centered(
+        values, queries.labels, queries.transforms, queries.reference_labels
+    )
     everything = np.tile(np.arange(values.shape[1]), (len(values), 1))
     worlds = out_worlds.others(values, everything, observed["assignment"])
     return {"flag": out_worlds.standing(values, worlds, "student"), "trace": trace}
@@ -232,32 +297,49 @@ def rates(fpr: float, false: float, sides: Sides) -> dict[str, float]:
 
 
 def by_chance(false: float, clients: int) -> dict[str, float]:
-    """Return the expected rates if members score like non-members and any of the clients is as good a guess."""
+    """Return the expected rates if members score like non-members and any of the clients is as
+    good a guess.
+    """
     names = {f"precision_{percent}": prior / clients for percent, prior in PRIORS.items()}
     return {"traced": false / clients, "tpr": false, "sia": 1 / clients} | names
 
 
-def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
+def intervals(
+    fpr: float, false: float, sides: Sides, rng: np.random.Generator
+) -> dict[str, tuple[float, float]]:
     """Return the 95 % interval of each of the `rates`."""
     from scipy.special import stdtrit
 
     n, m, drawn = sides.u.size, int(sides.example.max()) + 1, []
     for _ in range(RESAMPLES):
-        copies = rng.multinomial(n, np.full(n, 1 / n)).reshape(sides.u.shape), rng.multinomial(m, np.full(m, 1 / m))
+        copies = (
+            rng.multinomial(n, np.full(n, 1 / n)).reshape(sides.u.shape),
+            rng.multinomial(m, np.full(m, 1 / m)),
+        )
         again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1][sides.example])
         if again.u.any() and again.w.any():
             drawn.append(list(rates(fpr, false, again).values()))
     ends, z = {}, float(stdtrit(2 * false * (sides.worth + 1), 0.975))
     everyone, flagged = sides.u > 0, (sides.u > 0) & (sides.members > sides.threshold(fpr))
-    for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
+    for (name, value), draws in zip(
+        rates(fpr, false, sides).items(), np.array(drawn).T, strict=True
+    ):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
-        most = int((everyone if name in ("traced", "apart", "tpr") else flagged).sum())  # members that it is a share of
-        worth = value * (1 - value) / variance if variance > ROUNDING and 0 < value < 1 else max(most, 1)
+        most = int(
+            (everyone if name in ("traced", "apart", "tpr") else flagged).sum()
+        )  # members that it is a share of
+        worth = (
+            value * (1 - value) / variance
+            if variance > ROUNDING and 0 < value < 1
+            else max(most, 1)
+        )
         low, high = wilson(value * worth, worth, z)
         ends[name] = float(low), float(high)
     return ends
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return every metric as it was after the last attacked round, which has all earlier ones in it."""
+    """Return every metric as it was after the last attacked round, which has all earlier ones in
+    it.
+    """
     return last_values(outcome, names_of(METRICS))

@@ -1,4 +1,5 @@
-"""White-box membership inference on clients' updates, by directions of gradients (as released by Zhao et al. 2025).
+"""White-box membership inference on clients' updates, by directions of gradients (as released by
+Zhao et al. 2025).
 
     feature_l(x, k) = cos( -grad_l CE(theta; x), (theta_k - theta)_l )     for each array l of the model theta sent to k
     one client, the trainer, belongs to the attacker. 30 times, with other random numbers: repeat its local training in
@@ -7,21 +8,25 @@
     a random forest of 200 trees learns from them to separate members from non-members
     and is queried with 50 training examples and 50 examples never trained on of every other client
 
-The lessons mirror what the forest is asked later. The members of an attacked client were trained on in its update and,
-in earlier rounds, in theta; its non-members in neither. So a mock update is made on all of the trainer's examples and
-not on a part of them: whatever the trainer left out now, theta would know from earlier rounds. It is made by the run's
-own engine, with the run's optimizer, epochs, objective, DP-SGD and augmentation, and the trainer's own optimizer state.
+The lessons mirror what the forest is asked later. The members of an attacked client were trained on
+in its update and, in earlier rounds, in theta; its non-members in neither. So a mock update is made
+on all of the trainer's examples and not on a part of them: whatever the trainer left out now, theta
+would know from earlier rounds. It is made by the run's own engine, with the run's optimizer,
+epochs, objective, DP-SGD and augmentation, and the trainer's own optimizer state.
 
-Differences from the paper: the paper has no such attack, and of the released one only the numbers above are known to
-us. The rest is our reading. A mock update repeats the trainer's training with all of its examples. The lessons are about
-50 members and 50 non-members of the trainer, the same in every round. The non-members of a client are its own test
-examples, else the non-members held out from it, else those that belong to nobody; if the trainer can only have those of
-nobody, 50 of them (at most half) are reserved for it, and no other client is compared with these.
+Differences from the paper: the paper has no such attack, and of the released one only the numbers
+above are known to
+us. The rest is our reading. A mock update repeats the trainer's training with all of its examples.
+The lessons are about 50 members and 50 non-members of the trainer, the same in every round. The
+non-members of a client are its own test examples, else the non-members held out from it, else those
+that belong to nobody; if the trainer can only have those of nobody, 50 of them (at most half) are
+reserved for it, and no other client is compared with these.
 
-A limitation: the forest's threshold is learned on the trainer. If clients have other labels or more examples than it,
-accuracy may fall although the ranking of examples (``auc``) is still good. If a client can only be compared with
-examples of nobody, their labels may reveal that they are non-members. And where local training draws no random numbers
-(a single batch, no noise), all mock updates are equal.
+A limitation: the forest's threshold is learned on the trainer. If clients have other labels or more
+examples than it,
+accuracy may fall although the ranking of examples (``auc``) is still good. If a client can only be
+compared with examples of nobody, their labels may reveal that they are non-members. And where local
+training draws no random numbers (a single batch, no noise), all mock updates are equal.
 """
 
 from __future__ import annotations
@@ -53,8 +58,17 @@ if TYPE_CHECKING:
 
 KINDS = ("updates",)
 ASKS = "was this example trained on?"
-PAPERS = {"Nasr 2019": "https://arxiv.org/abs/1812.00910", "FinP": "https://arxiv.org/abs/2502.17748"}
-AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod", "whitebox_cov_null", "whitebox_eod_null")
+PAPERS = {
+    "Nasr 2019": "https://arxiv.org/abs/1812.00910",
+    "FinP": "https://arxiv.org/abs/2502.17748",
+}
+AVERAGED = (
+    "whitebox_accuracy",
+    "whitebox_cov",
+    "whitebox_eod",
+    "whitebox_cov_null",
+    "whitebox_eod_null",
+)
 METRICS = (
     rate(
         "whitebox_accuracy",
@@ -67,7 +81,9 @@ METRICS = (
         risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
         clients=PerClient("White-box membership inference against each client, accuracy"),
     ),
-    magnitude("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"),
+    magnitude(
+        "whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"
+    ),
     rate("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower", chance="whitebox_eod_null"),
 )
 
@@ -75,37 +91,52 @@ METRICS = (
 class Config(SlotConfig):
     """Fields of the white-box attack."""
 
-    # One attack costs a gradient for each attacked example, and the trainer's local training thirty times over.
+    # One attack costs a gradient for each attacked example, and the trainer's local training thirty
+    # times over.
     every: int = Field(10, ge=1, description="rounds from one attack to the next")
-    trainer: int = Field(0, ge=0, description="the client whose examples the attacker holds and learns from")
+    trainer: int = Field(
+        0, ge=0, description="the client whose examples the attacker holds and learns from"
+    )
     queries: int = Field(
         50,
         ge=membership.FEWEST_NONMEMBERS,
         description="attacked members of each client, and as many non-members, at most",
     )
     mock_updates: int = Field(
-        30, ge=1, le=1000, description="repetitions of the trainer's local training that the attack learns from"
+        30,
+        ge=1,
+        le=1000,
+        description="repetitions of the trainer's local training that the attack learns from",
     )
     trees: int = Field(200, ge=1, le=10_000, description="trees of the random forest")
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
+    """Return conflicts between the configuration and the rest of the run: (field, sentence)
+    pairs.
+    """
     clients = run.data.config.clients
     if config.trainer >= clients:
         return [("trainer", f"there are {clients} clients, numbered from 0; got {config.trainer}")]
     if clients < 2:
-        return [("", f"whitebox_mia learns on one client and attacks the others; got data.clients {clients}")]
+        return [
+            (
+                "",
+                "whitebox_mia learns on one client and attacks the others; got "
+                f"data.clients {clients}",
+            )
+        ]
     return []
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
-    """Compute the features of a block's attacked examples, and the attack's training data if the trainer is there.
+    """Compute the features of a block's attacked examples, and the attack's training data if the
+    trainer is there.
 
     Returns:
-        ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the examples that a
-        client has; ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a
-        member; m is 0 in the other blocks.
+        ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the
+        examples that a client has; ``lessons`` [m, arrays], the features of the training data, and
+        ``taught`` [m], whether each was a member; m is 0 in the other blocks.
     """
     data, network = seen.data, seen.network
     arrays, most = len(network.layout.names), max(int(data.sizes.max()), len(data.nonmembers))
@@ -114,7 +145,11 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     for i, client in enumerate(seen.clients):
         start = seen.sent[seen.assignment[i]]
         examples = attacked_examples(config, data, client, seen.stream)
-        updates = mock_updates(config, seen, i) if client == config.trainer else (seen.params[i] - start.params)[None]
+        updates = (
+            mock_updates(config, seen, i)
+            if client == config.trainer
+            else (seen.params[i] - start.params)[None]
+        )
         network.load(start)
         directions = [cosines(network, part, updates) for part in examples]
         if client == config.trainer:
@@ -127,9 +162,11 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
 
 
 def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
-    """Repeat the trainer's local training, each time with random numbers of its own, those of the round included.
+    """Repeat the trainer's local training, each time with random numbers of its own, those of
+    the round included.
 
-    ``position`` is that of the trainer in its block. Returns changes [mock_updates, d] of the parameters that it was sent.
+    ``position`` is that of the trainer in its block. Returns changes [mock_updates, d] of the
+    parameters that it was sent.
     """
     start = seen.sent[seen.assignment[position]].params
     updates = np.empty((config.mock_updates, len(start)), np.float32)
@@ -143,11 +180,12 @@ def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
 
 
 def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
-    """Compute the cosines [n, m, arrays] of each example's gradient step and each update, for each of the model's arrays.
+    """Compute the cosines [n, m, arrays] of each example's gradient step and each update, for
+    each of the model's arrays.
 
-    The step is minus the gradient of the example's own loss at the weights that ``network`` holds, those that were sent
-    to the client, in evaluation mode; updates [m, d] are changes of the parameters. The cosine is 0 if either vector is
-    0 or not finite.
+    The step is minus the gradient of the example's own loss at the weights that ``network`` holds,
+    those that were sent to the client, in evaluation mode; updates [m, d] are changes of the
+    parameters. The cosine is 0 if either vector is 0 or not finite.
     """
     angles = np.zeros((len(examples), len(updates), len(network.layout.names)))
 
@@ -156,20 +194,38 @@ def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
 
     with np.errstate(invalid="ignore", over="ignore"):
         lengths = np.stack([np.linalg.norm(update, axis=1) for update in by_array(updates)], axis=1)
-        every = (each for few in network.example_gradients(examples.x, examples.y) for each in few.cpu().numpy())
+        every = (
+            each
+            for few in network.example_gradients(examples.x, examples.y)
+            for each in few.cpu().numpy()
+        )
         for row, gradients in zip(angles, every, strict=True):
-            for array, (update, gradient) in enumerate(zip(by_array(updates), by_array(gradients), strict=True)):
+            for array, (update, gradient) in enumerate(
+                zip(by_array(updates), by_array(gradients), strict=True)
+            ):
                 length = lengths[:, array] * np.linalg.norm(gradient)
-                np.divide(-(update @ gradient), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
+                np.divide(
+                    -(update @ gradient),
+                    length,
+                    out=row[:, array],
+                    where=np.isfinite(length) & (length > 0),
+                )
     return np.clip(np.nan_to_num(angles), -1, 1)
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Train the forest and attack every other client that took part; all metrics are NaN if the trainer did not."""
+    """Train the forest and attack every other client that took part; all metrics are NaN if the
+    trainer did not.
+    """
     observed, measures = seen.observed, list[Measure]()
     accuracy, variance = np.full((2, seen.data.clients), np.nan)
     if len(taught := observed["taught"]):
-        judge = forest(config, observed["lessons"], taught, seen.stream("attack_training", config.trainer, seen.round))
+        judge = forest(
+            config,
+            observed["lessons"],
+            taught,
+            seen.stream("attack_training", config.trainer, seen.round),
+        )
         for i, client in enumerate(seen.clients):
             features = np.concatenate([observed["members"][i], observed["nonmembers"][i]])
             there = ~np.isnan(features).any(axis=1)
@@ -179,7 +235,10 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
             score, rng = judge(features[there]) - 0.5, seen.stream("resampling", client, seen.round)
             success, subject = Success.of(score, member, rng), f"client_{client}"
             accuracy[client] = success.values["balanced_accuracy"]
-            sides = (success.values["tpr"], success.members), (success.values["tnr"], success.nonmembers)
+            sides = (
+                (success.values["tpr"], success.members),
+                (success.values["tnr"], success.nonmembers),
+            )
             variance[client] = sum(rate * (1 - rate) / max(size - 1, 1) for rate, size in sides) / 4
             measures += success.measures(subject) + success.epsilons(subject)
     accuracies = accuracy[~np.isnan(accuracy)]
@@ -187,13 +246,23 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     if len(accuracies):
         apart = float(np.nanmean(variance)) ** 0.5  # of equally exposed clients
         null = by_chance(float(accuracies.mean()), apart, len(accuracies))
-        values = accuracies.mean(), disparity.cov(accuracies), disparity.eod(accuracies), null["cov"], null["eod"]
+        values = (
+            accuracies.mean(),
+            disparity.cov(accuracies),
+            disparity.eod(accuracies),
+            null["cov"],
+            null["eod"],
+        )
         metrics = dict(zip(AVERAGED, map(float, values), strict=True))
     return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
 
 
-def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Generator) -> Callable[[Doubles], Doubles]:
-    """Train a forest on features [m, arrays] of members and others; it returns the share of trees that say "member" [n]."""
+def forest(
+    config: Config, lessons: Doubles, taught: Bools, rng: np.random.Generator
+) -> Callable[[Doubles], Doubles]:
+    """Train a forest on features [m, arrays] of members and others; it returns the share of
+    trees that say "member" [n].
+    """
     from sklearn.ensemble import RandomForestClassifier
 
     seed = int(rng.integers(2**31))
@@ -202,12 +271,17 @@ def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Gener
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the means over the attacked rounds in which the trainer took part; None if there are none."""
+    """Return the means over the attacked rounds in which the trainer took part; None if there
+    are none.
+    """
     return means_over_rounds(outcome, AVERAGED)
 
 
-def attacked_examples(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
-    """Draw members and non-members of ``client``, ready for the model: equally many, and the same in every round.
+def attacked_examples(
+    config: Config, data: Federation, client: int, stream: Stream
+) -> tuple[Examples, Examples]:
+    """Draw members and non-members of ``client``, ready for the model: equally many, and the
+    same in every round.
 
     Those of the trainer are what the attack learns from.
     """
@@ -216,22 +290,29 @@ def attacked_examples(config: Config, data: Federation, client: int, stream: Str
     size = min(config.queries, len(members), len(outside))
     inside = np.sort(rng.choice(len(members), size, replace=False))
     outside = np.sort(rng.choice(outside, size, replace=False))
-    others = data.test[outside] if in_test_set else transformed(data, data.nonmembers[outside], client, rng)
+    others = (
+        data.test[outside]
+        if in_test_set
+        else transformed(data, data.nonmembers[outside], client, rng)
+    )
     return members[inside], others
 
 
 def held_out(config: Config, data: Federation, client: int, stream: Stream) -> tuple[bool, Ints]:
-    """Return whether the non-members of ``client`` are in the test set, and their positions there or among all non-members.
+    """Return whether the non-members of ``client`` are in the test set, and their positions
+    there or among all non-members.
 
-    Of the examples of nobody, the trainer gets some for itself, no more than half if other clients need them as well;
-    none if it held out some of its own.
+    Of the examples of nobody, the trainer gets some for itself, no more than half if other clients
+    need them as well; none if it held out some of its own.
     """
     if (data.test_owner == client).any():
         return True, np.flatnonzero(data.test_owner == client)
     if (data.nonmember_owner == client).any():
         return False, np.flatnonzero(data.nonmember_owner == client)
     pool = np.flatnonzero(data.nonmember_owner == NOBODY)
-    needy = np.setdiff1d(np.arange(data.clients), np.concatenate([data.test_owner, data.nonmember_owner]))
+    needy = np.setdiff1d(
+        np.arange(data.clients), np.concatenate([data.test_owner, data.nonmember_owner])
+    )
     available = len(pool) // 2 if len(needy) > 1 else len(pool)
     size = min(config.queries, available) if config.trainer in needy else 0
     reserved = stream("attack_targets", config.trainer, 2).choice(pool, size, replace=False)
@@ -248,18 +329,20 @@ def data_problems(config: Config, data: Federation) -> Problems:
     others = (client for client in range(data.clients) if client != trainer)
     if data.sizes[trainer] < fewest:
         sentence = (
-            f"whitebox_mia learns on client {trainer}, which has {data.sizes[trainer]} training examples; it needs "
-            f"{fewest}: set trainer to a client with more"
+            f"whitebox_mia learns on client {trainer}, which has {data.sizes[trainer]} "
+            f"training examples; it needs {fewest}: set trainer to a client with more"
         )
     elif available(trainer) < fewest:
         sentence = (
-            f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, beside those that it asks about, but "
-            f"{data.name} has only {available(trainer)} for client {trainer}, its trainer; hold more out, or set another one"
+            f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, "
+            f"beside those that it asks about, but {data.name} has only {available(trainer)} "
+            f"for client {trainer}, its trainer; hold more out, or set another one"
         )
     elif not any(min(available(client), data.sizes[client]) >= fewest for client in others):
         sentence = (
-            f"whitebox_mia needs a client besides its trainer {trainer} with {fewest} training examples and {fewest} that "
-            f"nobody trains on; {data.name} has none: hold more out"
+            f"whitebox_mia needs a client besides its trainer {trainer} with {fewest} "
+            f"training examples and {fewest} that nobody trains on; {data.name} has none: "
+            "hold more out"
         )
     else:
         return []

@@ -1,12 +1,14 @@
-"""How many hours each sweep file takes on this machine, and for what: one round's steps, timed, times exact counts.
+"""How many hours each sweep file takes on this machine, and for what: one round's steps, timed,
+times exact counts.
 
     uv run python benchmarks/answers.py [SWEEP ...]
 
-prints a line for each file in ``sweeps/`` whose data are here (``FEDPRIV_DATA``). The figures are those of ``--dry-run``.
-"Before" is without what spares work: shadow federations go on from the audit before, where each began anew; a trace makes the
-patches of a convolution once for all labels, where it made them for each; trials and replicas that differ only in what the
-server does train their first round once, where each did; and replicas and shadow federations of small networks are trained
-several at a time.
+prints a line for each file in ``sweeps/`` whose data are here (``FEDPRIV_DATA``). The figures are
+those of ``--dry-run``. "Before" is without what spares work: shadow federations go on from the
+audit before, where each began anew; a trace makes the patches of a convolution once for all labels,
+where it made them for each; trials and replicas that differ only in what the server does train
+their first round once, where each did; and replicas and shadow federations of small networks are
+trained several at a time.
 """
 
 from __future__ import annotations
@@ -40,19 +42,28 @@ def patches_anew(
     return torch.cat([once(layer, [each], a) for each in d])
 
 
-def one_by_one(self: small_runs.SmallRuns, run: Any, data: Any, once: Any = small_runs.SmallRuns.rate) -> Any:
-    """The function that times a step, as if each replica and shadow federation were trained by itself."""
+def one_by_one(
+    self: small_runs.SmallRuns, run: Any, data: Any, once: Any = small_runs.SmallRuns.rate
+) -> Any:
+    """The function that times a step, as if each replica and shadow federation were trained by
+    itself.
+    """
     rate = once(self, run, data)
     return lambda step, *attack: rate("train" if step == "replicate" else step, *attack)
 
 
 def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
-    """The number of trials of a sweep file, its forecast, and a trial's seconds by part before. Raises ConfigError."""
+    """The number of trials of a sweep file, its forecast, and a trial's seconds by part before.
+
+    Raises ConfigError.
+    """
     sweep = load_sweep(path)
     trials = trial_specs(sweep)
 
     def forecast() -> dry_run.Forecast:
-        answer = dry_run.forecast(sweep, trials, placement(sweep.resources, sweep.runs[0].training.config))
+        answer = dry_run.forecast(
+            sweep, trials, placement(sweep.resources, sweep.runs[0].training.config)
+        )
         if isinstance(answer, str):
             raise refusal(answer)
         return answer
@@ -75,7 +86,9 @@ def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
 
 
 def line(path: Path) -> str:
-    """The line of a sweep file: trials, hours before and now, and each part in percent of the hours now."""
+    """The line of a sweep file: trials, hours before and now, and each part in percent of the
+    hours now.
+    """
     try:
         trials, now, before = forecasts(path)
     except ConfigError as error:

@@ -1,10 +1,11 @@
-"""What training several shadow federations at once saves, and what measuring the curvature of more examples at once would.
+"""What training several shadow federations at once saves, and what measuring the curvature of
+more examples at once would.
 
     uv run python benchmarks/at_once.py [--data DIR] [--laps 3]
 
-Shadow federations are those of an attack on the models of a sweep file's first run; curvatures are those of UCI HAR's first
-clients, by examples in a batch: if a wider batch is not faster, batches of several clients are not either. Processor seconds
-in one process, the fastest lap of each.
+Shadow federations are those of an attack on the models of a sweep file's first run; curvatures are
+those of UCI HAR's first clients, by examples in a batch: if a wider batch is not faster, batches of
+several clients are not either. Processor seconds in one process, the fastest lap of each.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ CLIENTS = 4
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     data = os.environ.get("FEDPRIV_DATA")
-    parser.add_argument("--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)")
+    parser.add_argument(
+        "--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)"
+    )
     parser.add_argument("--laps", type=int, default=3)
     options = parser.parse_args()
     keep_freed_memory()
@@ -83,7 +86,9 @@ def shadows(name: str, laps: int) -> None:
         )
         counted = f"{len(jobs)} shadow federations of {len(clients)} clients"
         print(
-            f"{name}: {counted}: {alone:.2f} s one by one, {at_once:.2f} s at once ({at_once / alone:.2f})", flush=True
+            f"{name}: {counted}: {alone:.2f} s one by one, {at_once:.2f} s at once "
+            f"({at_once / alone:.2f})",
+            flush=True,
         )
 
 
@@ -98,11 +103,14 @@ def curvatures(folder: Path | None, laps: int) -> None:
     def measured(width: int) -> None:
         hessian.BATCH = width
         for rows in clients:
-            hessian.spectrum(network, given.x[rows], given.y[rows], run.curvature, np.random.default_rng(0))
+            hessian.spectrum(
+                network, given.x[rows], given.y[rows], run.curvature, np.random.default_rng(0)
+            )
 
     seconds = fastest(laps, *(lambda width=width: measured(width) for width in WIDTHS))
     shown = ", ".join(
-        f"{one / CLIENTS:.3f} s in batches of {width}" for width, one in zip(WIDTHS, seconds, strict=True)
+        f"{one / CLIENTS:.3f} s in batches of {width}"
+        for width, one in zip(WIDTHS, seconds, strict=True)
     )
     print(f"curvature of a client of UCI HAR: {shown}")
 

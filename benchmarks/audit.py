@@ -1,11 +1,14 @@
-"""What the audit by canaries costs: its share of the rounds of 200 digits clients and of 40 MNIST clients.
+"""What the audit by canaries costs: its share of the rounds of 200 digits clients and of 40
+MNIST clients.
 
-    uv run python benchmarks/audit.py [--workload digits] [--workload mnist] [--rounds 20] [--data DIR]
+    uv run python benchmarks/audit.py [--workload digits] [--workload mnist] [--rounds 20] [--data
+    DIR]
 
-The audit is made as a run makes it by default, in as many rounds as it says itself; counted are the seconds that the server
-spends in it, divided by those of all rounds, audited or not. Once without noise, where canaries are as long as the median
-update, and once under global_dp, where they wait for noise of their own as well. MNIST is noisy patterns of its shape unless
-``--data`` (or FEDPRIV_DATA) is the folder that holds MNIST/raw.
+The audit is made as a run makes it by default, in as many rounds as it says itself; counted are the
+seconds that the server spends in it, divided by those of all rounds, audited or not. Once without
+noise, where canaries are as long as the median update, and once under global_dp, where they wait
+for noise of their own as well. MNIST is noisy patterns of its shape unless ``--data`` (or
+FEDPRIV_DATA) is the folder that holds MNIST/raw.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ def main() -> int:
     data = os.environ.get("FEDPRIV_DATA")
     parser.add_argument("--workload", choices=("digits", "mnist"), action="append")
     parser.add_argument("--rounds", type=int, default=20, help="rounds that count (default 20)")
-    parser.add_argument("--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)")
+    parser.add_argument(
+        "--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)"
+    )
     options = parser.parse_args()
     machine.use_cores(2)
     met = [
@@ -56,8 +61,9 @@ def share(name: str, privacy: str, options: argparse.Namespace) -> float:
     round_ = mean(found.seconds["fedpriv"])
     audit = mean(part.get("audit", 0.0) for part in found.parts["fedpriv"])
     print(
-        f"{workload.title}, privacy {privacy}: audit {1e3 * audit:.2f} ms of a round of {round_:.3f} s, "
-        f"{audit / round_:.1%}; target at most {SHARE:.0%}: {'met' if audit <= SHARE * round_ else 'missed'}",
+        f"{workload.title}, privacy {privacy}: audit {1e3 * audit:.2f} ms of a round of "
+        f"{round_:.3f} s, {audit / round_:.1%}; target at most {SHARE:.0%}: "
+        f"{'met' if audit <= SHARE * round_ else 'missed'}",
         flush=True,
     )
     return audit / round_

@@ -1,4 +1,7 @@
-"""Contenders side by side: who runs when, medians, ratios, the table, and the files. Knows no contender by name but ours."""
+"""Contenders side by side: who runs when, medians, ratios, the table, and the files.
+
+Knows no contender by name but ours.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,17 @@ from contender import Failed
 from workloads import Target
 
 OURS = "fedpriv"
-COLUMNS = ("contender", "seconds", "fastest", "slowest", "ratio", "lowest", "highest", "target", "met")
+COLUMNS = (
+    "contender",
+    "seconds",
+    "fastest",
+    "slowest",
+    "ratio",
+    "lowest",
+    "highest",
+    "target",
+    "met",
+)
 
 
 class Asked(Protocol):
@@ -33,7 +46,8 @@ class Measured:
 
     Attributes:
         seconds: for each lap, the mean seconds of its rounds that count.
-        parts: for each lap, the mean seconds of each part of these rounds, where the contender tells them.
+        parts: for each lap, the mean seconds of each part of these rounds, where the contender
+            tells them.
         singles: for each lap, the seconds of every round; the first came after a pause.
         failed: who failed, and how.
     """
@@ -53,10 +67,11 @@ def interleaved(
 ) -> Measured:
     """``laps`` in which every contender has its turn, after ``warm_up`` that do not count.
 
-    A turn is a round, or as many in a row as it takes to fill ``at_least`` seconds. Where it is more than one, the first does
-    not count: in the milliseconds after a pause a contender fills its caches. Another contender begins each lap, so that nobody
-    always follows the same one. Whoever waits is halted: idle Ray sessions would take their share of the cores. Who fails is
-    left out from then on.
+    A turn is a round, or as many in a row as it takes to fill ``at_least`` seconds. Where it is
+    more than one, the first does not count: in the milliseconds after a pause a contender fills its
+    caches. Another contender begins each lap, so that nobody always follows the same one. Whoever
+    waits is halted: idle Ray sessions would take their share of the cores. Who fails is left out
+    from then on.
     """
     measured, running = Measured(), list(contenders)
     for one in running:
@@ -102,7 +117,9 @@ def _counted(rounds: list[Any]) -> list[Any]:
     return rounds[1:] or rounds
 
 
-def _each(parts: list[dict[str, float]], statistic: Callable[[list[float]], float]) -> dict[str, float]:
+def _each(
+    parts: list[dict[str, float]], statistic: Callable[[list[float]], float]
+) -> dict[str, float]:
     """The mean or median of every part; one that a round does not name took no time."""
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: statistic([part.get(name, 0.0) for part in parts]) for name in names}
@@ -111,8 +128,9 @@ def _each(parts: list[dict[str, float]], statistic: Callable[[list[float]], floa
 def rows(measured: Measured, targets: dict[str, Target]) -> list[dict[str, Any]]:
     """One row for each contender (see `COLUMNS`): seconds per round, and how ours stand to them.
 
-    ``ratio`` is that of the medians, ``lowest`` and ``highest`` are those of the single laps. For a target that limits our
-    share of the other's time it is ours / other's, for one that asks how many times faster we are, other's / ours.
+    ``ratio`` is that of the medians, ``lowest`` and ``highest`` are those of the single laps. For a
+    target that limits our share of the other's time it is ours / other's, for one that asks how
+    many times faster we are, other's / ours.
     """
     ours, found = measured.seconds.get(OURS), []
     for name, seconds in measured.seconds.items():
@@ -123,7 +141,11 @@ def rows(measured: Measured, targets: dict[str, Target]) -> list[dict[str, Any]]
         found.append({column: row.get(column) for column in COLUMNS})
     for name, target in targets.items():
         if name not in measured.seconds:
-            missing = {"contender": name, "target": _written(target), "met": measured.failed.get(name, "not run")}
+            missing = {
+                "contender": name,
+                "target": _written(target),
+                "met": measured.failed.get(name, "not run"),
+            }
             found.append({column: missing.get(column) for column in COLUMNS})
     return found
 
@@ -157,18 +179,26 @@ def table(title: str, found: list[dict[str, Any]]) -> str:
         verdict = {True: "met", False: "missed", None: ""}.get(row["met"], row["met"])
         lines.append((row["contender"], seconds, ratio, spread, row["target"] or "", verdict))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
-    padded = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[-1]]) for line in lines]  # noqa: B905
+    padded = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[-1]])
+        for line in lines
+    ]  # noqa: B905
     return "\n".join([title, *(line.rstrip() for line in padded)])
 
 
 def shares(parts: list[dict[str, float]]) -> str:
     """Where rounds went: the median seconds of each part, the longest first."""
     medians = _each(parts, median)
-    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in sorted(medians.items(), key=lambda pair: -pair[1]))
+    return ", ".join(
+        f"{name} {seconds:.3f} s"
+        for name, seconds in sorted(medians.items(), key=lambda pair: -pair[1])
+    )
 
 
 def after_a_pause(measured: Measured) -> str | None:
-    """The median of each contender's first rounds, in a sentence; None if no turn had more than one."""
+    """The median of each contender's first rounds, in a sentence; None if no turn had more than
+    one.
+    """
     if all(len(turn) == 1 for turns in measured.singles.values() for turn in turns):
         return None
     medians = {name: median(turn[0] for turn in turns) for name, turns in measured.singles.items()}
@@ -176,8 +206,16 @@ def after_a_pause(measured: Measured) -> str | None:
     return f"the first round after a pause, which counts only where a turn has no other: {each}"
 
 
-def write(folder: Path, name: str, machine: dict[str, Any], measured: Measured, found: list[dict[str, Any]]) -> None:
-    """The rows as NAME.csv, and everything, single rounds and the machine included, as NAME.json."""
+def write(
+    folder: Path,
+    name: str,
+    machine: dict[str, Any],
+    measured: Measured,
+    found: list[dict[str, Any]],
+) -> None:
+    """The rows as NAME.csv, and everything, single rounds and the machine included, as
+    NAME.json.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

@@ -1,4 +1,6 @@
-"""A contender: a process of its own that trains a round whenever it is asked (`contenders/protocol.py`), else waits."""
+"""A contender: a process of its own that trains a round whenever it is asked
+(`contenders/protocol.py`), else waits.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,19 @@ class Failed(Exception):
 
 
 class Contender:
-    """A script of ``contenders/``. ``python`` is a peer's interpreter; without, ours and our packages. Prints go to ``log``."""
+    """A script of ``contenders/``.
 
-    def __init__(self, name: str, script: str, arguments: Sequence[str], log: Path, python: Path | None = None) -> None:
+    ``python`` is a peer's interpreter; without, ours and our packages. Prints go to ``log``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        script: str,
+        arguments: Sequence[str],
+        log: Path,
+        python: Path | None = None,
+    ) -> None:
         self.name, self.log = name, log
         ours = {} if python else {"PYTHONPATH": str(CHECKOUT)}  # Ray's workers inherit it
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +64,10 @@ class Contender:
         return self
 
     def ask(self, request: str) -> tuple[float, dict[str, Any]]:
-        """Send one line and wait for the answer: how long that took, and what it was. Raises Failed."""
+        """Send one line and wait for the answer: how long that took, and what it was.
+
+        Raises Failed.
+        """
         began = time.perf_counter()
         with suppress(BrokenPipeError):
             self.process.stdin.write(f"{request}\n".encode())
@@ -61,7 +76,9 @@ class Contender:
         return time.perf_counter() - began, answer
 
     def halt(self) -> None:
-        """Stop it where it is, with all that it started: while others are measured it takes nothing of the machine."""
+        """Stop it where it is, with all that it started: while others are measured it takes
+        nothing of the machine.
+        """
         self._each("suspend")
 
     def wake(self) -> None:
@@ -111,7 +128,9 @@ class Contender:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._heard:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Failed(f"{self.name} said nothing for {PATIENCE_SECONDS:g} s; {self._last_words()}")
+                    raise Failed(
+                        f"{self.name} said nothing for {PATIENCE_SECONDS:g} s; {self._last_words()}"
+                    )
                 piece = os.read(self.process.stdout.fileno(), 65536)
                 if not piece:
                     raise Failed(f"{self.name} ended; {self._last_words()}")

@@ -1,9 +1,11 @@
-"""What is left when everything but training is taken away: the round of one of two processes, without Ray, jobs and sums.
+"""What is left when everything but training is taken away: the round of one of two processes,
+without Ray, jobs and sums.
 
     uv run python benchmarks/floor.py [--workload digits] [--data DIR] [--repeats 9]
 
-Half of a workload's clients train in this process on one thread, in the blocks in which an actor would get them. No engine can
-be faster with these steps, so it tells how far a target of `run.py` is within reach.
+Half of a workload's clients train in this process on one thread, in the blocks in which an actor
+would get them. No engine can be faster with these steps, so it tells how far a target of `run.py`
+is within reach.
 """
 
 from __future__ import annotations
@@ -35,14 +37,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     data = os.environ.get("FEDPRIV_DATA")
     parser.add_argument("--workload", choices=WORKLOADS, action="append")
-    parser.add_argument("--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)")
+    parser.add_argument(
+        "--data", type=Path, default=Path(data) if data else None, help="data sets (FEDPRIV_DATA)"
+    )
     parser.add_argument("--repeats", type=int, default=9)
     options = parser.parse_args()
     machine.use_cores(1)
     keep_freed_memory()
     for name in options.workload or WORKLOADS:
         seconds = trained(WORKLOADS[name], options.data, options.repeats)
-        print(f"{WORKLOADS[name].title}: training alone takes {seconds:.3f} s a round on each of two cores")
+        print(
+            f"{WORKLOADS[name].title}: training alone takes {seconds:.3f} s a round on each "
+            "of two cores"
+        )
     return 0
 
 

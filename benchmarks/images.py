@@ -1,9 +1,12 @@
-"""Images per second that one core trains on: memory format and precision, for the networks of the image tables.
+"""Images per second that one core trains on: memory format and precision, for the networks of
+the image tables.
 
-    uv run python benchmarks/images.py [--model keras_cnn] [--side 128] [--batch 32] [--steps 6] [--threads 1]
+    uv run python benchmarks/images.py [--model keras_cnn] [--side 128] [--batch 32] [--steps 6]
+    [--threads 1]
 
-Forward and backward passes on random images, in the last two settings with Adam's step; all take turns and the fastest turn of
-each counts. fedpriv trains channels-last, in float32 or, with ``training.precision: bf16``, under autocast to bf16.
+Forward and backward passes on random images, in the last two settings with Adam's step; all take
+turns and the fastest turn of each counts. fedpriv trains channels-last, in float32 or, with
+``training.precision: bf16``, under autocast to bf16.
 """
 
 from __future__ import annotations
@@ -58,15 +61,24 @@ def main() -> int:
     for _ in range(options.turns):
         for name, (layout, half, stepping) in SETTINGS.items():
             optimizer = Optimizer(run.training.config, adam["lr"]) if stepping else None
-            rate = rate_of(network, x.contiguous(memory_format=layout), y, half, options.steps, optimizer)
+            rate = rate_of(
+                network, x.contiguous(memory_format=layout), y, half, options.steps, optimizer
+            )
             best[name] = max(best[name], rate)
     for name, rate in best.items():
-        print(f"{name:24} {rate:7.1f} images per second, {rate / best['float32, contiguous']:.2f} x")
+        print(
+            f"{name:24} {rate:7.1f} images per second, {rate / best['float32, contiguous']:.2f} x"
+        )
     return 0
 
 
 def rate_of(
-    network: Network, x: torch.Tensor, y: torch.Tensor, half: bool, steps: int, optimizer: Optimizer | None
+    network: Network,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    half: bool,
+    steps: int,
+    optimizer: Optimizer | None,
 ) -> float:
     """Images per second over ``steps``, after one that does not count."""
     for step in range(steps + 1):

@@ -1,11 +1,13 @@
-"""What privacy costs the server: clipping, distances and noise on four models of 6.5 million parameters.
+"""What privacy costs the server: clipping, distances and noise on four models of 6.5 million
+parameters.
 
     uv run python benchmarks/privacy.py [--repeats 9] [--clients 4] [--model keras_cnn]
 
-The same updates are clipped, summed, aggregated by FedAvg and released without noise, under global_dp and under metric_privacy,
-in turn; what counts is the median. One pass over the updates is the time to read them once, for their norms. The numbers
-behind the noise are not part of a step, because the server draws them while the clients train; what that takes on idle cores
-is printed apart. Memory is the most that a step holds at a time beyond the updates, which are never copied.
+The same updates are clipped, summed, aggregated by FedAvg and released without noise, under
+global_dp and under metric_privacy, in turn; what counts is the median. One pass over the updates is
+the time to read them once, for their norms. The numbers behind the noise are not part of a step,
+because the server draws them while the clients train; what that takes on idle cores is printed
+apart. Memory is the most that a step holds at a time beyond the updates, which are never copied.
 """
 
 from __future__ import annotations
@@ -57,16 +59,26 @@ def main() -> int:
     steps["one pass"] = lambda _: [float(np.vdot(row, row)) for row in federation.trained.params]
     drawing, seconds = timed(steps, federation.layout.size, options.repeats)
     size = federation.trained.params.nbytes
-    print(f"{options.clients} updates of {federation.layout.size} parameters, {size / 2**20:.0f} MiB")
+    print(
+        f"{options.clients} updates of {federation.layout.size} parameters, {size / 2**20:.0f} MiB"
+    )
     for name, taken in seconds.items():
         held = peak(steps[name], federation.layout.size) / size
-        print(f"{name:10} {taken * 1e3:7.1f} ms, holds {held:.2f} times the updates' bytes beside them")
-    print(f"numbers behind the noise, drawn while clients train: {drawing * 1e3:.1f} ms, on as many cores as are idle")
+        print(
+            f"{name:10} {taken * 1e3:7.1f} ms, holds {held:.2f} times the updates' bytes "
+            "beside them"
+        )
+    print(
+        f"numbers behind the noise, drawn while clients train: {drawing * 1e3:.1f} ms, on "
+        "as many cores as are idle"
+    )
     return verdict(seconds)
 
 
 def drawn(model: str, clients: int) -> Federation:
-    """Random weights and updates of norm 20 or so, for the architecture of ``model`` on MRI slices."""
+    """Random weights and updates of norm 20 or so, for the architecture of ``model`` on MRI
+    slices.
+    """
     from algorithms.core.network import Network
 
     run = resolve({"rounds": 1, "data": "digits", "model": model})
@@ -81,22 +93,34 @@ def drawn(model: str, clients: int) -> Federation:
 
 
 def step(mode: str, model: str, federation: Federation) -> Callable[[Normals], Any]:
-    """From trained clients to the next model, as the block's process and the server do it together."""
-    privacy = {"name": mode} if mode == "none" else {"name": mode, "clip": 5.0, "noise_multiplier": 0.01}
+    """From trained clients to the next model, as the block's process and the server do it
+    together.
+    """
+    privacy = (
+        {"name": mode} if mode == "none" else {"name": mode, "clip": 5.0, "noise_multiplier": 0.01}
+    )
     run = resolve({"rounds": 1, "data": "digits", "model": model, "privacy": privacy})
     clients = len(federation.trained.params)
     nobody, examples = np.zeros(clients, np.int64), np.full(clients, 100)
 
     def once(noise: Normals) -> Any:
-        parts = sum_updates(run, federation.trained, range(clients), [federation.sent], nobody, examples)
+        parts = sum_updates(
+            run, federation.trained, range(clients), [federation.sent], nobody, examples
+        )
         received = gather(list(parts.values()), federation.layout, {})
-        return server.step(run, server.begin(run, federation.sent), federation.sent, received, noise)
+        return server.step(
+            run, server.begin(run, federation.sent), federation.sent, received, noise
+        )
 
     return once
 
 
-def timed(steps: dict[str, Callable[[Normals], Any]], size: int, repeats: int) -> tuple[float, dict[str, float]]:
-    """Median seconds of drawing ``size`` numbers and of each step, all of them in turn, after a turn that does not count."""
+def timed(
+    steps: dict[str, Callable[[Normals], Any]], size: int, repeats: int
+) -> tuple[float, dict[str, float]]:
+    """Median seconds of drawing ``size`` numbers and of each step, all of them in turn, after a
+    turn that does not count.
+    """
     drawing: list[float] = []
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(repeats + 1):
@@ -133,8 +157,9 @@ def verdict(seconds: dict[str, float]) -> int:
     for mode in MODES[1:]:
         met = seconds[mode] <= allowed
         print(
-            f"{mode}: {seconds[mode] / seconds['none']:.2f} x plain FedAvg; target at most {SHARE:.0%} more and one pass, "
-            f"{allowed / seconds['none']:.2f} x: {'met' if met else 'missed'}"
+            f"{mode}: {seconds[mode] / seconds['none']:.2f} x plain FedAvg; target at most "
+            f"{SHARE:.0%} more and one pass, {allowed / seconds['none']:.2f} x: "
+            f"{'met' if met else 'missed'}"
         )
     return int(any(seconds[mode] > allowed for mode in MODES[1:]))
 

@@ -1,11 +1,14 @@
-"""What 16 replicas on halves of the records cost: trials of a 20-client digits federation with and without them.
+"""What 16 replicas on halves of the records cost: trials of a 20-client digits federation with
+and without them.
 
     uv run python benchmarks/replicas.py [--replicas 16] [--seeds 5]
 
-A real sweep with two client actors: for every seed a trial that is not attacked and one that ends with the calibrated
-attack, with nothing in the cache. The seconds are those in the trials' records, from opening the trial to its last file;
-what the attack adds also holds its own arithmetic, which does not grow with the training. The first seed does not count:
-there, the tasks wait for Ray to start processes that load torch, which takes seconds whatever the federation.
+A real sweep with two client actors: for every seed a trial that is not attacked and one that ends
+with the calibrated
+attack, with nothing in the cache. The seconds are those in the trials' records, from opening the
+trial to its last file; what the attack adds also holds its own arithmetic, which does not grow with
+the training. The first seed does not count: there, the tasks wait for Ray to start processes that
+load torch, which takes seconds whatever the federation.
 """
 
 from __future__ import annotations
@@ -47,16 +50,26 @@ def main() -> int:
 
     with TemporaryDirectory() as scratch:
         sweep, results = Path(scratch) / "replicas.yaml", Path(scratch) / "results"
-        sweep.write_text(SWEEP.format(seeds=json.dumps(list(range(options.seeds + 1))), replicas=options.replicas))
+        sweep.write_text(
+            SWEEP.format(
+                seeds=json.dumps(list(range(options.seeds + 1))), replicas=options.replicas
+            )
+        )
         if code := run_sweep(load_sweep(sweep), Choices(results, "local")):
             return code
         plain, attacked = seconds(results, False), seconds(results, True)
     added = {seed: taken - plain[seed] for seed, taken in attacked.items()}
     for seed, more in added.items():
-        print(f"  seed {seed}: {plain[seed]:.2f} s, {more:+.2f} s with replicas{'' if seed else ' (does not count)'}")
+        print(
+            f"  seed {seed}: {plain[seed]:.2f} s, {more:+.2f} s with "
+            f"replicas{'' if seed else ' (does not count)'}"
+        )
     trial, more = median(list(plain.values())[1:]), median(list(added.values())[1:])
     met = more <= MOST * trial
-    print(f"{options.replicas} replicas add {more:.2f} s to a trial of {trial:.2f} s: {more / trial:.2f} x")
+    print(
+        f"{options.replicas} replicas add {more:.2f} s to a trial of {trial:.2f} s: "
+        f"{more / trial:.2f} x"
+    )
     if options.replicas == 16:
         print(f"target at most {MOST:g} x: {'met' if met else 'missed'}")
     return 0 if met else 1

@@ -1,4 +1,5 @@
-"""fedpriv beside bare PyTorch, Flower and pfl-research: seconds per round, and ratios beside their targets.
+"""fedpriv beside bare PyTorch, Flower and pfl-research: seconds per round, and ratios beside
+their targets.
 
     uv run python benchmarks/run.py [--workload digits] [--laps 5] [--peers bare,flower,pfl] [--small]
     uv run python benchmarks/run.py --check      all contenders come to the same weights
@@ -27,10 +28,12 @@ from workloads import WORKLOADS, ClientExamples, Workload, lay
 RESULTS = Path("results/benchmarks")
 PEERS = ("bare", "flower", "pfl")
 SCRIPTS = {"flower": "flower_simulation.py", "pfl": "pfl_research.py"}
-# How far weights may be apart, as a share of the largest change: with one step on all of a client's examples, no order of
-# examples and so no random number is left, and only the order of additions differs.
+# How far weights may be apart, as a share of the largest change: with one step on all of a client's
+# examples, no order of examples and so no random number is left, and only the order of additions
+# differs.
 AGREEMENT = 0.01
-TURN_SECONDS = 1.0  # rounds that are shorter are run in a row, as they are where somebody waits for a thousand of them
+# rounds that are shorter are run in a row, as they are where somebody waits for a thousand of them
+TURN_SECONDS = 1.0
 
 
 def main() -> int:
@@ -61,17 +64,27 @@ def compare(
     lay(scratch, workload, examples)
     with ExitStack() as stack:
         contenders, missing = started(stack, scratch, name, workload, options)
-        told = told | {peer: versions(python_of(peer), SHOWN[peer]) for peer in SHOWN if peer in named(contenders)}
+        told = told | {
+            peer: versions(python_of(peer), SHOWN[peer])
+            for peer in SHOWN
+            if peer in named(contenders)
+        }
         print(f"\n{name}: {examples.clients} clients, {len(examples.y)} examples", flush=True)
-        measured = comparison.interleaved(contenders, options.laps, at_least=TURN_SECONDS, told=progress)
+        measured = comparison.interleaved(
+            contenders, options.laps, at_least=TURN_SECONDS, told=progress
+        )
     measured.failed |= missing
-    found = comparison.rows(measured, {} if options.small else workload.targets)  # targets are for the full size
+    found = comparison.rows(
+        measured, {} if options.small else workload.targets
+    )  # targets are for the full size
     print(comparison.table(f"\n{workload.title}{' (small)' if options.small else ''}", found))
     for one, parts in measured.parts.items():
         print(f"{one}'s round: {comparison.shares(parts)}")
     if pause := comparison.after_a_pause(measured):
         print(pause)
-    comparison.write(options.out, f"{name}{'_small' if options.small else ''}", told, measured, found)
+    comparison.write(
+        options.out, f"{name}{'_small' if options.small else ''}", told, measured, found
+    )
 
 
 def started(
@@ -83,7 +96,9 @@ def started(
     def start(who: str, script: str, *more: str, python: Path | None = None) -> None:
         log = options.out / "logs" / f"{name}-{who.replace(' ', '-')}.log"
         try:
-            one = stack.enter_context(Contender(who, script, [str(scratch), *more], log.absolute(), python))
+            one = stack.enter_context(
+                Contender(who, script, [str(scratch), *more], log.absolute(), python)
+            )
             contenders.append(one.ready())
         except Failed as failure:
             missing[who] = str(failure)
@@ -108,8 +123,12 @@ def named(contenders: list[Contender]) -> list[str]:
     return [one.name for one in contenders]
 
 
-def check(scratch: Path, workload: Workload, examples: ClientExamples, options: argparse.Namespace) -> int:
-    """Two rounds of one step on all of a client's examples: everybody must come to the same weights. Returns failures."""
+def check(
+    scratch: Path, workload: Workload, examples: ClientExamples, options: argparse.Namespace
+) -> int:
+    """Two rounds of one step on all of a client's examples: everybody must come to the same
+    weights. Returns failures.
+    """
     whole = replace(workload.work, batch_size=int(np.diff(examples.offsets).max()))
     lay(scratch, replace(workload, work=whole), examples)
     with ExitStack() as stack:
@@ -125,7 +144,10 @@ def check(scratch: Path, workload: Workload, examples: ClientExamples, options: 
     print(f"\n{workload.title}: after two rounds, largest change of a weight {change:.2e}")
     apart = {name: float(np.abs(other - ours).max()) for name, other in weights.items()}
     for name, distance in apart.items():
-        print(f"  {name}: at most {distance:.1e} from fedpriv's{'' if distance <= AGREEMENT * change else ': too far'}")
+        print(
+            f"  {name}: at most {distance:.1e} from "
+            f"fedpriv's{'' if distance <= AGREEMENT * change else ': too far'}"
+        )
     return len(missing) + sum(distance > AGREEMENT * change for distance in apart.values())
 
 
@@ -143,18 +165,34 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     data = os.environ.get("FEDPRIV_DATA")
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
-    parser.add_argument("--laps", type=int, default=5, help="how often each has a turn that counts (default 5)")
     parser.add_argument(
-        "--peers", type=lambda text: text.split(","), default=list(PEERS), help="default bare,flower,pfl"
+        "--laps", type=int, default=5, help="how often each has a turn that counts (default 5)"
     )
-    parser.add_argument("--small", action="store_true", help="a few clients, to see that everything runs")
-    parser.add_argument("--check", action="store_true", help="measure nothing: see that all do the same work")
-    parser.add_argument("--data", type=Path, default=Path(data) if data else None, help="real data (FEDPRIV_DATA)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help=f"where CSV, JSON and logs go (default {RESULTS})")
+    parser.add_argument(
+        "--peers",
+        type=lambda text: text.split(","),
+        default=list(PEERS),
+        help="default bare,flower,pfl",
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="a few clients, to see that everything runs"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="measure nothing: see that all do the same work"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(data) if data else None, help="real data (FEDPRIV_DATA)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help=f"where CSV, JSON and logs go (default {RESULTS})"
+    )
     options = parser.parse_args()
     unknown = set(options.peers) - set(PEERS)
     if unknown or options.laps < 1:
-        parser.error(f"--peers are {', '.join(PEERS)} and --laps at least 1; got {sorted(unknown)}, {options.laps}")
+        parser.error(
+            f"--peers are {', '.join(PEERS)} and --laps at least 1; got {sorted(unknown)}, "
+            f"{options.laps}"
+        )
     return options
 
 

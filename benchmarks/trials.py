@@ -2,9 +2,10 @@
 
     uv run python benchmarks/trials.py [--trials 12] [--actors 2]
 
-A real sweep, with Tune, client actors that load torch, MLflow's store and all files; each trial has three rounds of eight
-clients with 20 digits. The clock starts when `ray.init` has returned and stops when the last trial has ended. The whole
-command, which also starts Ray, closes MLflow's store and writes the report, is timed beside it.
+A real sweep, with Tune, client actors that load torch, MLflow's store and all files; each trial has
+three rounds of eight clients with 20 digits. The clock starts when `ray.init` has returned and
+stops when the last trial has ended. The whole command, which also starts Ray, closes MLflow's store
+and writes the report, is timed beside it.
 """
 
 from __future__ import annotations
@@ -50,14 +51,18 @@ def main() -> int:
     command.run_trials = call_timed(command.run_trials, clock)
     with TemporaryDirectory() as scratch:
         sweep = Path(scratch) / "twelve.yaml"
-        sweep.write_text(SWEEP.format(seeds=json.dumps(list(range(options.trials))), actors=options.actors))
+        sweep.write_text(
+            SWEEP.format(seeds=json.dumps(list(range(options.trials))), actors=options.actors)
+        )
         began = time.perf_counter()
         code = command.run(sweep, [], command.Choices(Path(scratch) / "results", "local"))
         whole = time.perf_counter() - began
     if code:
         return code
     took, met = clock["trials"] - clock["ray"], clock["trials"] - clock["ray"] <= TARGET_SECONDS
-    print(f"{options.trials} trials: {took:.1f} s after ray.init, {whole:.1f} s for the whole command")
+    print(
+        f"{options.trials} trials: {took:.1f} s after ray.init, {whole:.1f} s for the whole command"
+    )
     if options.trials == 12:
         print(f"target at most {TARGET_SECONDS:g} s: {'met' if met else 'missed'}")
     return 0 if met else 1

@@ -1,4 +1,6 @@
-"""The workloads: who trains what on which examples, and the targets that the measured ratios are held against."""
+"""The workloads: who trains what on which examples, and the targets that the measured ratios are
+held against.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from contenders.work import ClientExamples, Work
 
 @dataclass(frozen=True)
 class Target:
-    """``at_most`` limits fedpriv's seconds divided by the other's; ``faster`` is how many times faster it is at least."""
+    """``at_most`` limits fedpriv's seconds divided by the other's; ``faster`` is how many times
+    faster it is at least.
+    """
 
     at_most: float | None = None
     faster: float | None = None
@@ -21,7 +25,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Workload:
-    """``examples(data, small)`` gives the clients' examples, real ones under the folder ``data`` where they are wanted."""
+    """``examples(data, small)`` gives the clients' examples, real ones under the folder ``data``
+    where they are wanted.
+    """
 
     title: str
     work: Work
@@ -31,7 +37,9 @@ class Workload:
 
 
 def digits(data: Path | None, small: bool, clients: int = 200, each: int = 64) -> ClientExamples:
-    """Clients with ``each`` of scikit-learn's digits, drawn with replacement; float32 [n, 1, 8, 8] in [0, 1]."""
+    """Clients with ``each`` of scikit-learn's digits, drawn with replacement; float32 [n, 1, 8,
+    8] in [0, 1].
+    """
     from datasets.sources import digits as source
 
     given = source.load(source.Config(), Path())
@@ -41,7 +49,9 @@ def digits(data: Path | None, small: bool, clients: int = 200, each: int = 64) -
 
 
 def mnist(data: Path | None, small: bool) -> ClientExamples:
-    """40 clients with 256 images, float32 [n, 1, 28, 28] in [0, 1]; noisy patterns of that shape without real data."""
+    """40 clients with 256 images, float32 [n, 1, 28, 28] in [0, 1]; noisy patterns of that shape
+    without real data.
+    """
     clients, each = (4, 64) if small else (40, 256)
     count = clients * each
     if data is not None and (data / "MNIST" / "raw").is_dir():
@@ -55,7 +65,9 @@ def mnist(data: Path | None, small: bool) -> ClientExamples:
 
 
 def har(data: Path | None, small: bool) -> ClientExamples:
-    """30 subjects with 281 to 409 windows, float32 [n, 9, 128]; noisy patterns of that shape without real data."""
+    """30 subjects with 281 to 409 windows, float32 [n, 9, 128]; noisy patterns of that shape
+    without real data.
+    """
     if data is not None and (data / "UCI HAR Dataset").is_dir():
         from datasets.sources import har as source
 
@@ -74,7 +86,9 @@ def har(data: Path | None, small: bool) -> ClientExamples:
 
 
 def patterns(count: int, shape: tuple[int, ...], classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Examples [count, *shape] in [0, 1], one pattern for each class under noise, and their labels [count]."""
+    """Examples [count, *shape] in [0, 1], one pattern for each class under noise, and their
+    labels [count].
+    """
     rng = np.random.default_rng(0)
     y = rng.integers(0, classes, count)
     pattern = rng.random((classes, *shape), np.float32)
@@ -123,7 +137,10 @@ def initial(work: Work, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     from contenders.networks import build
 
     torch.manual_seed(0)  # a process of its own, which trains nothing
-    return {name: array.detach().numpy() for name, array in build(work.network, shape, work.classes).named_parameters()}
+    return {
+        name: array.detach().numpy()
+        for name, array in build(work.network, shape, work.classes).named_parameters()
+    }
 
 
 def lay(folder: Path, workload: Workload, examples: ClientExamples) -> None:

@@ -1,13 +1,15 @@
 """Components: modules with a ``Config`` that fill a slot and are discovered in the slot's folder.
 
-A run is made of slots (data, model, training, ...). Each slot is a package, and each of its modules that defines a
-class ``Config`` is one component, named after the file. There is no list to edit: adding a file adds a component. A
-module whose name begins with an underscore is a helper of the slot and is never imported by the discovery. Components
-may also lie outside the checkout (`datasets.outside`).
+A run is made of slots (data, model, training, ...). Each slot is a package, and each of its modules
+that defines a class ``Config`` is one component, named after the file. There is no list to edit:
+adding a file adds a component. A module whose name begins with an underscore is a helper of the
+slot and is never imported by the discovery. Components may also lie outside the checkout
+(`datasets.outside`).
 
-The functions that a component must or may have are stated in a `Protocol`, the slot's contract, which the slot's
-package lists in ``CONTRACTS``. A component must define what is abstract in the contract; for everything else, the
-contract supplies a default. Callers therefore never check whether a component has a function.
+The functions that a component must or may have are stated in a `Protocol`, the slot's contract,
+which the slot's package lists in ``CONTRACTS``. A component must define what is abstract in the
+contract; for everything else, the contract supplies a default. Callers therefore never check
+whether a component has a function.
 """
 
 from __future__ import annotations
@@ -43,16 +45,25 @@ class Above:
 
 
 def read_when(**conditions: Any) -> dict[str, Any]:
-    """Declare, as pydantic's ``json_schema_extra``, that a field is read only where sibling fields have certain values.
+    """Declare, as pydantic's ``json_schema_extra``, that a field is read only where sibling
+    fields have certain values.
 
-    Each of the ``conditions`` is a sibling field's value, a tuple of values, or an `Above`. Where a condition does not hold,
-    giving the field is an error, and the field is not part of the trial's id.
+    Each of the ``conditions`` is a sibling field's value, a tuple of values, or an `Above`. Where a
+    condition does not hold, giving the field is an error, and the field is not part of the trial's
+    id.
     """
-    return {"read_when": {name: value if isinstance(value, tuple) else (value,) for name, value in conditions.items()}}
+    return {
+        "read_when": {
+            name: value if isinstance(value, tuple) else (value,)
+            for name, value in conditions.items()
+        }
+    }
 
 
 def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
-    """Redeclare a ``field`` of a base class so that it is read only under further ``conditions``, as in `read_when`."""
+    """Redeclare a ``field`` of a base class so that it is read only under further
+    ``conditions``, as in `read_when`.
+    """
     narrowed = copy(parent.model_fields[field])
     narrowed.json_schema_extra = read_when(**conditions)
     return narrowed
@@ -64,15 +75,21 @@ class Config(BaseModel):
     Configurations are frozen and refuse unknown keys, silent conversions, NaN and infinity.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True
+    )
 
     def unread_fields(self) -> dict[str, str]:
         """Return the fields that are not read under the values of the others, each with the reason.
 
-        The reason is the end of a sentence, such as "is read only where transform is rotation; here it is none".
+        The reason is the end of a sentence, such as "is read only where transform is rotation; here
+        it is none".
         """
         values = dict(self)  # by attribute, a field would count as read by the component
-        reasons = ((name, _reason(conditions, values)) for name, conditions in _conditional(type(self)).items())
+        reasons = (
+            (name, _reason(conditions, values))
+            for name, conditions in _conditional(type(self)).items()
+        )
         return {name: reason for name, reason in reasons if reason}
 
     def dump_read(self) -> dict[str, Any]:
@@ -81,15 +98,23 @@ class Config(BaseModel):
 
 
 def readable(config: type[Config], field: str) -> list[str]:
-    """Return the conditions under which a field is read, in words; an empty list if it is always read."""
-    return [_condition(decider, allowed) for decider, allowed in _conditional(config).get(field, {}).items()]
+    """Return the conditions under which a field is read, in words; an empty list if it is always
+    read.
+    """
+    return [
+        _condition(decider, allowed)
+        for decider, allowed in _conditional(config).get(field, {}).items()
+    ]
 
 
 def _reason(conditions: Mapping[str, tuple[Any, ...]], values: Mapping[str, Any]) -> str:
     """Return why a field under these conditions is not read; an empty string if it is read."""
     for decider, allowed in conditions.items():
         value = values[decider]
-        if not any(value > any_of.limit if isinstance(any_of, Above) else value == any_of for any_of in allowed):
+        if not any(
+            value > any_of.limit if isinstance(any_of, Above) else value == any_of
+            for any_of in allowed
+        ):
             return f"is read only where {_condition(decider, allowed)}; here it is {value}"
     return ""
 
@@ -102,7 +127,9 @@ _caches: list[Any] = []
 
 
 def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-    """Remember the last 256 answers of a function of hashable arguments that depend on code from outside, until `forget`."""
+    """Remember the last 256 answers of a function of hashable arguments that depend on code from
+    outside, until `forget`.
+    """
     cached = lru_cache(maxsize=256)(function)
     _caches.append(cached)
     return cast("Callable[Asked, Answer]", cached)
@@ -112,8 +139,13 @@ def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
 def _conditional(config: type[Config]) -> Mapping[str, Mapping[str, tuple[Any, ...]]]:
     """Return the fields that are read only under conditions, with these."""
     extras = {name: field.json_schema_extra for name, field in config.model_fields.items()}
-    conditions = {name: extra.get("read_when") for name, extra in extras.items() if isinstance(extra, dict)}
-    return cast("dict[str, dict[str, tuple[Any, ...]]]", {name: given for name, given in conditions.items() if given})
+    conditions = {
+        name: extra.get("read_when") for name, extra in extras.items() if isinstance(extra, dict)
+    }
+    return cast(
+        "dict[str, dict[str, tuple[Any, ...]]]",
+        {name: given for name, given in conditions.items() if given},
+    )
 
 
 def forget() -> None:
@@ -126,8 +158,8 @@ def forget() -> None:
 class Component(Generic[Contract, Fields]):
     """What fills a slot.
 
-    Calling code writes ``run.aggregation.module.weigh(run.aggregation.config, examples)``: components are plain
-    modules, whose functions take the configuration as their first argument.
+    Calling code writes ``run.aggregation.module.weigh(run.aggregation.config, examples)``:
+    components are plain modules, whose functions take the configuration as their first argument.
 
     Attributes:
         name: the component's name, which is the name of its file.
@@ -176,12 +208,13 @@ class BaseContract(Protocol):
 
     Attributes:
         LABEL: the name in tables and figures; empty: the component's own name.
-        METRICS: the metrics that the component measures (`algorithms.core.metric.Metric`); undeclared ones appear under
-            their own names.
+        METRICS: the metrics that the component measures (`algorithms.core.metric.Metric`);
+            undeclared ones appear under their own names.
         PRESETS: further names for the component, with fixed values for some of its fields.
         COLOR: its color in all figures, a place in the reports' palette; None: the next free one.
-        METHODS: labels, each with such a color: the literature's, of the component together with one of another slot; or those
-            of an attack's scores, by the name that they have in ``scores.parquet``.
+        METHODS: labels, each with such a color: the literature's, of the component together with
+            one of another slot; or those of an attack's scores, by the name that they have in
+            ``scores.parquet``.
     """
 
     LABEL: ClassVar[str] = ""
@@ -192,26 +225,39 @@ class BaseContract(Protocol):
 
     @staticmethod
     def declarations(config: Any) -> Mapping[str, Any]:
-        """Return the constants that depend on the fields, by name; they replace those of the module."""
+        """Return the constants that depend on the fields, by name; they replace those of the
+        module.
+        """
         return {}
 
 
 class Completed:
     """A component's module, completed with the defaults of its slot's contracts."""
 
-    def __init__(self, module: Any, contracts: tuple[type, ...], declarations: Mapping[str, Any] | None = None) -> None:
-        """Wrap a module; the first of the ``contracts`` has what it lacks, and ``declarations`` replace its constants."""
+    def __init__(
+        self,
+        module: Any,
+        contracts: tuple[type, ...],
+        declarations: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Wrap a module; the first of the ``contracts`` has what it lacks, and ``declarations``
+        replace its constants.
+        """
         self._module, self._contracts, self._declarations = module, contracts, declarations or {}
 
     def under(self, fields: Any) -> Completed:
-        """Return the component with the constants that it has under its ``fields``: its ``Config``, or a map of values."""
+        """Return the component with the constants that it has under its ``fields``: its
+        ``Config``, or a map of values.
+        """
         if not hasattr(self._module, "declarations"):
             return self
         config = self._module.Config.model_validate(fields, strict=False)
         return Completed(self._module, self._contracts, self._module.declarations(config))
 
     def __getattr__(self, name: str) -> Any:
-        """Return the module's own attribute, or else the contract's default; AttributeError if neither defines it."""
+        """Return the module's own attribute, or else the contract's default; AttributeError if
+        neither defines it.
+        """
         if name in self._declarations:
             return self._declarations[name]
         if hasattr(self._module, name):
@@ -220,28 +266,40 @@ class Completed:
             default = getattr(contract, name, None)
             if hasattr(contract, name) and not getattr(default, "__isabstractmethod__", False):
                 return default
-        raise AttributeError(f"the component {self._module.__name__!r} has no {name!r}, which its slot requires")
+        raise AttributeError(
+            f"the component {self._module.__name__!r} has no {name!r}, which its slot requires"
+        )
 
 
 @remembered
 def components(folder: str) -> dict[str, ModuleType]:
-    """Return the components of a slot, such as "algorithms.clustering", by name: its own, then those from outside."""
+    """Return the components of a slot, such as "algorithms.clustering", by name: its own, then
+    those from outside.
+    """
     modules, others = own_components(folder), outside.loaded(folder)
     return modules | {name: others[name] for name in sorted(others.keys() - modules.keys())}
 
 
 @remembered
 def own_components(folder: str) -> dict[str, ModuleType]:
-    """Return the components that lie in the slot's folder in the checkout, by name, in alphabetical order."""
+    """Return the components that lie in the slot's folder in the checkout, by name, in
+    alphabetical order.
+    """
     package = importlib.import_module(folder)
-    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    names = sorted(
+        info.name
+        for info in pkgutil.iter_modules(package.__path__)
+        if not info.name.startswith("_")
+    )
     modules = {name: importlib.import_module(f"{folder}.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "Config")}
 
 
 @remembered
 def complete(folder: str, name: str) -> Completed:
-    """Return one component of a slot, completed with the defaults of the slot's contracts; KeyError if there is none."""
+    """Return one component of a slot, completed with the defaults of the slot's contracts;
+    KeyError if there is none.
+    """
     contracts = getattr(importlib.import_module(folder), "CONTRACTS", ())
     return Completed(components(folder)[name], (*contracts, BaseContract))
 
@@ -249,8 +307,8 @@ def complete(folder: str, name: str) -> Completed:
 def described(folder: str) -> dict[str, Completed]:
     """Return the components of a slot as reports describe them, by name.
 
-    What results hold of a component from outside (`datasets.outside.declare`) stands for it, so that a report of these
-    results needs no code but ours. Only what is declared can be asked of it.
+    What results hold of a component from outside (`datasets.outside.declare`) stands for it, so
+    that a report of these results needs no code but ours. Only what is declared can be asked of it.
     """
     return _described(folder, outside.declared(folder))
 

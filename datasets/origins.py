@@ -1,8 +1,9 @@
 """Where Python would import a module from; nothing is imported to find it out.
 
-Code that fedpriv did not bring is run from two places: what a sweep file names under ``code:``, and the distributions that
-are installed in the environment. ``python -m orchestrator`` also lets Python look into the working folder, and a sweep file
-that somebody sent must not make a file run that merely lies beside it.
+Code that fedpriv did not bring is run from two places: what a sweep file names under ``code:``, and
+the distributions that
+are installed in the environment. ``python -m orchestrator`` also lets Python look into the working
+folder, and a sweep file that somebody sent must not make a file run that merely lies beside it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class Origin:
     """Where a module comes from.
 
     Attributes:
-        kind: "own" (named under ``code:``), "installed" (in a distribution), "fedpriv", "python" (the standard library),
-            "elsewhere" (where Python looks, but none of these), or "nowhere" (Python finds no such module).
+        kind: "own" (named under ``code:``), "installed" (in a distribution), "fedpriv", "python"
+            (the standard library), "elsewhere" (where Python looks, but none of these), or
+            "nowhere" (Python finds no such module).
         file: its file, or that of the package around it; None where it has none.
     """
 
@@ -52,7 +54,9 @@ def own_places() -> tuple[Path, ...]:
 
 
 def of(module: str) -> Origin:
-    """Return where Python would import ``module``, a dotted name, or the package around it from, or has imported it from."""
+    """Return where Python would import ``module``, a dotted name, or the package around it from,
+    or has imported it from.
+    """
     top, *names = module.split(".")
     if top in sys.stdlib_module_names:
         return Origin("python")
@@ -61,11 +65,17 @@ def of(module: str) -> Origin:
     except ValueError:  # it was imported from nowhere, such as __main__, or can be no name
         spec = None
     for name in names:
-        if spec and not spec.has_location:  # a package without __init__, which is searched without being imported
+        if (
+            spec and not spec.has_location
+        ):  # a package without __init__, which is searched without being imported
             spec = PathFinder.find_spec(name.rpartition(".")[2], spec.submodule_search_locations)
     if spec is None:
         return Origin("elsewhere" if module in sys.modules else "nowhere")
-    return _of_file(Path(spec.origin).resolve()) if spec.has_location and spec.origin else Origin("elsewhere")
+    return (
+        _of_file(Path(spec.origin).resolve())
+        if spec.has_location and spec.origin
+        else Origin("elsewhere")
+    )
 
 
 def _of_file(file: Path) -> Origin:
@@ -78,21 +88,31 @@ def _of_file(file: Path) -> Origin:
 
 
 def is_installed(place: Path) -> bool:
-    """Return whether a file or folder is in a folder of installed packages, or in the folder of an editable install."""
+    """Return whether a file or folder is in a folder of installed packages, or in the folder of
+    an editable install.
+    """
     sites = site_folders()
     return any(place.is_relative_to(folder) for folder in (*sites, *_editable_folders(sites)))
 
 
 def holds(distribution: Distribution, file: Path) -> bool:
-    """Return whether a distribution installed ``file`` (without links), or is an editable install of the folder around it."""
+    """Return whether a distribution installed ``file`` (without links), or is an editable
+    install of the folder around it.
+    """
     folder = _editable_folder(distribution)
     if folder is not None:
         return file.is_relative_to(folder)
-    return any(Path(str(distribution.locate_file(part))).resolve() == file for part in distribution.files or ())
+    return any(
+        Path(str(distribution.locate_file(part))).resolve() == file
+        for part in distribution.files or ()
+    )
 
 
 def site_folders() -> tuple[Path, ...]:
-    """Return the folders into which packages are installed. The working folder is none, whatever its name."""
+    """Return the folders into which packages are installed.
+
+    The working folder is none, whatever its name.
+    """
     folders = [Path(entry).resolve() for entry in sys.path if Path(entry).name in SITES]
     return tuple(folder for folder in folders if folder != Path.cwd())
 
@@ -105,7 +125,9 @@ def _editable_folders(sites: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def _editable_folder(distribution: Distribution) -> Path | None:
-    """The folder from which a distribution was installed editable; None if it was installed otherwise (PEP 610)."""
+    """The folder from which a distribution was installed editable; None if it was installed
+    otherwise (PEP 610).
+    """
     try:
         source = json.loads(distribution.read_text("direct_url.json") or "{}")
     except ValueError:

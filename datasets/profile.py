@@ -1,7 +1,9 @@
-"""A profile of files that somebody wants to use, before there is any configuration: `fedpriv new` writes a sweep from it.
+"""A profile of files that somebody wants to use, before there is any configuration: `fedpriv
+new` writes a sweep from it.
 
-What a source would refuse and is clearly no feature is left out with the reason; what may be a mistake in the file stays in,
-to be refused by the source, which reads the files here as a run would.
+What a source would refuse and is clearly no feature is left out with the reason; what may be a
+mistake in the file stays in, to be refused by the source, which reads the files here as a run
+would.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 EXAMPLES = ("x", "X", "data", "images", "features", "inputs", "embeddings")
 LABELS = ("y", "Y", "labels", "label", "targets", "target")
 TEST_SHARE = 0.3
-SIDE = 32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
+SIDE = (
+    32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
+)
 FEWEST_OF_A_CODE = 5  # rows that each text of a column of codes has at least
 LOOKED_AT = 200  # lines of a text file that say how its numbers are written
 NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
@@ -46,8 +50,9 @@ TOKENS = re.compile(r"(?i)(.*[_-])?(input_?ids?|tokens?(_?ids?)?)")
 EACH_FILE = "each file is a client; --client names a column that says it instead"
 FEWEST_TOKENS = 8  # in a row of whole numbers that are taken for token ids
 ARE_IDS = (
-    "warning: {} seems to hold token ids, whole numbers up to {:.0f}, and is not standardized; a model of your own embeds "
-    "them. If they are quantities, write standardize: true"
+    "warning: {} seems to hold token ids, whole numbers up to {:.0f}, and is not "
+    "standardized; a model of your own embeds them. If they are quantities, write "
+    "standardize: true"
 )
 
 
@@ -62,7 +67,8 @@ class Profile:
         notes: sentences for the person who asked.
         shape: of one example, before the categories of a table are encoded.
         clients: the clients in the data; empty where they do not say.
-        train: [clients] examples of the training part, without repeated ones; [1] where nobody says whose they are.
+        train: [clients] examples of the training part, without repeated ones; [1] where nobody says
+            whose they are.
         test: those of the test part.
         one_class: the clients all of whose training examples are of one class.
     """
@@ -84,22 +90,31 @@ class Profile:
 
 
 def profile(path: Path, **options: Any) -> Profile:
-    """Look at a table, arrays (.npz, .safetensors) or a folder of images, and choose the fields of their source.
+    """Look at a table, arrays (.npz, .safetensors) or a folder of images, and choose the fields
+    of their source.
 
-    The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled, drop, categories, numbers,
-    nulls, layout; None: not given.
-    Raises DataError if the data cannot be used; the message says why and what to do, everything at once, one reason in a
-    line, which begins with the option, the field or the file that it is about.
+    The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled,
+    drop, categories, numbers, nulls, layout; None: not given. Raises DataError if the data cannot
+    be used; the message says why and what to do, everything at once, one reason in a line, which
+    begins with the option, the field or the file that it is about.
     """
     path = own.place(OwnFilesConfig(path=str(path.absolute())), Path())
     kind = _kind(path)
     reader, look, allowed = KINDS[kind]
-    profiled, options = Profile(kind), {name: value for name, value in options.items() if value or value == ()}
+    profiled, options = (
+        Profile(kind),
+        {name: value for name, value in options.items() if value or value == ()},
+    )
     unread = [name.replace("_", "-") for name in options if name not in allowed]
     problems = [f"--{name}: is not for {kind.replace('_', ' ')}" for name in unread]
     try:
         total = look(profiled, path, options)
-        fields = {"path": str(path), "test_share": TEST_SHARE, **profiled.fields, "duplicates": "drop"}
+        fields = {
+            "path": str(path),
+            "test_share": TEST_SHARE,
+            **profiled.fields,
+            "duplicates": "drop",
+        }
         source: Source = reader.load(reader.Config.model_validate(fields), path.parent)
     except DataError as error:
         problems += _with_options(str(error)).split("\n")
@@ -108,27 +123,45 @@ def profile(path: Path, **options: Any) -> Profile:
     lines = [_counted("label", profiled, source.class_names, labels, "classes")]
     profiled.train, profiled.test = np.array([len(source.train)]), np.array([len(source.test)])
     if source.subjects is not None:
-        profiled.clients, (profiled.train, profiled.test) = source.subject_names, natural.client_sizes(source)
-        profiled.one_class = tuple(profiled.clients[client] for client in natural.of_one_class(source))
-        lines.append(_counted("client", profiled, profiled.clients, profiled.train + profiled.test, "clients"))
+        profiled.clients, (profiled.train, profiled.test) = (
+            source.subject_names,
+            natural.client_sizes(source),
+        )
+        profiled.one_class = tuple(
+            profiled.clients[client] for client in natural.of_one_class(source)
+        )
+        lines.append(
+            _counted(
+                "client", profiled, profiled.clients, profiled.train + profiled.test, "clients"
+            )
+        )
     profiled.notes[1:1], profiled.shape = lines, profiled.shape or tuple(source.train.x.shape[1:])
     profiled.notes = [_with_options(note) for note in (*profiled.notes, *source.remarks)]
     if repeats := total - len(source):
-        why = f"{repeats} of {total} equal an earlier one; a copy of a member among the non-members spoils "
-        profiled.choose("duplicates", "drop", f"{why}membership inference", "repeated examples are dropped: ")
+        why = (
+            f"{repeats} of {total} equal an earlier one; a copy of a member among the "
+            "non-members spoils "
+        )
+        profiled.choose(
+            "duplicates", "drop", f"{why}membership inference", "repeated examples are dropped: "
+        )
     return profiled
 
 
 def _with_options(text: str) -> str:
     """The text with options of ``fedpriv new`` in place of the fields that they set."""
     text = text.replace("data.y: ", "data.label: ")
-    text = re.sub(r"^data\.(label|client|group|subject|layout): ", r"--\1: ", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^data\.(label|client|group|subject|layout): ", r"--\1: ", text, flags=re.MULTILINE
+    )
     return re.sub(r"data\.(drop|categories|numbers|nulls)\b", r"--\1", text)
 
 
 def _kind(path: Path) -> str:
     files = [path]
-    if path.is_dir() and not any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
+    if path.is_dir() and not any(
+        (path / name).is_file() for name in ("state.json", "dataset_dict.json")
+    ):
         files, _ = folders.walked(path)
     suffixes = {file.suffix.lower() for file in files}
     if not suffixes.isdisjoint(image_folder.SUFFIXES) and path.is_dir():
@@ -141,7 +174,8 @@ def _kind(path: Path) -> str:
         return "image_folder"
     kinds = ", ".join((*TABLES, *arrays.SUFFIXES))
     raise DataError(
-        f"{path}: unknown kind of file; known are {kinds}, a folder of them or of images, and one by save_to_disk"
+        f"{path}: unknown kind of file; known are {kinds}, a folder of them or of images, "
+        "and one by save_to_disk"
     )
 
 
@@ -158,7 +192,9 @@ def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     profiled.fields |= {role: options[role] for role in table.ROLES if role in options}
     roles, categories = [*profiled.fields.values()], options.get("categories", [])
     frame, _ = file.read(
-        names, [name for name in names if name in (*roles, *categories) and name != label], label=label
+        names,
+        [name for name in names if name in (*roles, *categories) and name != label],
+        label=label,
     )
     profiled.notes.append("")
     frame = _labeled(profiled, file, frame, options)
@@ -167,11 +203,15 @@ def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     _roles(profiled, frame, "nulls" in options)
     _spelling(profiled, file)
     dropped = {*roles, *options.get("drop", [])}
-    frame = frame.drop(columns=[name for name in frame if {name, name.rpartition("[")[0]} & dropped])
+    frame = frame.drop(
+        columns=[name for name in frame if {name, name.rpartition("[")[0]} & dropped]
+    )
     lists = [name for name in frame if name not in names]
     features = _features(profiled, file.apart(frame.drop(columns=lists)), options) + lists
     profiled.shape = (len(features),)
-    profiled.notes[0] = f"{path.name}: {len(frame)} rows, {len(names)} columns, {len(features)} of them features"
+    profiled.notes[0] = (
+        f"{path.name}: {len(frame)} rows, {len(names)} columns, {len(features)} of them features"
+    )
     _empty(profiled, file, frame[features])
     _tokens(profiled, frame[lists])
     part = profiled.fields.get("part")
@@ -192,34 +232,54 @@ def _spelling(profiled: Profile, file: Tables) -> None:
     if file.delimiter != "comma":
         profiled.fields["delimiter"] = file.delimiter
     if file.decimal != "point":
-        profiled.choose("decimal", file.decimal, "numbers have a comma before their fraction, as in 1,5")
+        profiled.choose(
+            "decimal", file.decimal, "numbers have a comma before their fraction, as in 1,5"
+        )
     if file.nulls != NULLS:
         words = ", ".join(map(repr, file.nulls)) or "no word"
-        profiled.choose("nulls", list(file.nulls), f"{words} beside an empty cell", "missing values: ")
+        profiled.choose(
+            "nulls", list(file.nulls), f"{words} beside an empty cell", "missing values: "
+        )
 
 
-def _labeled(profiled: Profile, file: Tables, frame: pd.DataFrame, options: dict[str, Any]) -> pd.DataFrame:
+def _labeled(
+    profiled: Profile, file: Tables, frame: pd.DataFrame, options: dict[str, Any]
+) -> pd.DataFrame:
     """The rows that have a label, if the others are to be left out."""
     label = options.get("label", "")
-    if not options.get("drop_unlabeled") or label not in frame or not (unlabeled := frame[label].isna()).any():
+    if (
+        not options.get("drop_unlabeled")
+        or label not in frame
+        or not (unlabeled := frame[label].isna()).any()
+    ):
         return frame
     words = file.spelled([label])[label][unlabeled].unique() if file.is_csv else []
     taken = table.taken_for_empty([word for word in words if word], file.nulls)
-    profiled.choose("unlabeled", "drop", f"{unlabeled.sum()} rows have no label and are left out{taken}")
+    profiled.choose(
+        "unlabeled", "drop", f"{unlabeled.sum()} rows have no label and are left out{taken}"
+    )
     return frame[~unlabeled]
 
 
 def _roles(profiled: Profile, frame: pd.DataFrame, nulls_given: bool) -> None:
-    """Say what is odd about the columns that were named. Raises DataError if one says in which part of the data a row is."""
+    """Say what is odd about the columns that were named.
+
+    Raises DataError if one says in which part of the data a row is.
+    """
     if "subject" in profiled.fields:
         why = "all rows of one are in the training part, or all in the test part"
-        profiled.choose("subject", profiled.fields["subject"], why, f"subject {profiled.fields['subject']}: ")
-    named = {role: profiled.fields[role] for role in table.ROLES if profiled.fields.get(role) in frame}
+        profiled.choose(
+            "subject", profiled.fields["subject"], why, f"subject {profiled.fields['subject']}: "
+        )
+    named = {
+        role: profiled.fields[role] for role in table.ROLES if profiled.fields.get(role) in frame
+    }
     for role, name in named.items():
         if len(parts := _column_roles.parts(frame[name])) > 1:
             raise DataError(
-                f"--{role}: column {name!r} says in which part of the data a row is ({', '.join(sorted(parts))}), which is no "
-                f"{role}; the rows are divided by it where it is not named"
+                f"--{role}: column {name!r} says in which part of the data a row is "
+                f"({', '.join(sorted(parts))}), which is no {role}; the rows are divided by "
+                "it where it is not named"
             )
         for word, count in frame[name].astype(str)[frame[name].notna()].value_counts().items():
             if LIKE_EMPTY.fullmatch(word) and not nulls_given:
@@ -229,7 +289,9 @@ def _roles(profiled: Profile, frame: pd.DataFrame, nulls_given: bool) -> None:
 
 
 def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, Any]) -> list[str]:
-    """Choose what the columns without a role are, of the ``frames`` of all files; return those that are features."""
+    """Choose what the columns without a role are, of the ``frames`` of all files; return those
+    that are features.
+    """
     import pandas as pd
 
     frame = pd.concat(frames)
@@ -244,26 +306,39 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
             left_out[name] = "it says in which part of the data a row is"
         elif name in (*numbers, *categories):
             continue
-        elif len(frames) > 1 and kind == "integer" and all(_no_feature(one[name], kind) for one in frames):
+        elif (
+            len(frames) > 1
+            and kind == "integer"
+            and all(_no_feature(one[name], kind) for one in frames)
+        ):
             left_out[name] = "it numbers the rows of each file"
         elif why := _no_feature(frame[name], kind):
             left_out[name] = why
-    features = [name for name in kinds if name not in left_out and name != profiled.fields.get("part")]
+    features = [
+        name for name in kinds if name not in left_out and name != profiled.fields.get("part")
+    ]
     if left_out:
         why = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         profiled.choose("drop", list(left_out), why, "left out: ")
-    texts = [name for name in features if kinds[name] == "string" and name not in (*numbers, *categories)]
+    texts = [
+        name for name in features if kinds[name] == "string" and name not in (*numbers, *categories)
+    ]
     _codes_and_quantities(profiled, frame[texts], numbers, categories)
     profiled.notes += [
-        f"warning: column {name} has another whole number in each row; if these number persons or rows: data.drop {name}"
+        f"warning: column {name} has another whole number in each row; if these number "
+        f"persons or rows: data.drop {name}"
         for name in features
         if kinds[name] in ("integer", "floating") and _column_roles.unlike_numbers(frame[name])
     ]
     return features
 
 
-def _codes_and_quantities(profiled: Profile, texts: pd.DataFrame, numbers: list[str], categories: list[str]) -> None:
-    """Choose which columns of texts are numbers with signs, and which are categories although they hold numbers."""
+def _codes_and_quantities(
+    profiled: Profile, texts: pd.DataFrame, numbers: list[str], categories: list[str]
+) -> None:
+    """Choose which columns of texts are numbers with signs, and which are categories although
+    they hold numbers.
+    """
     signs, codes = dict.fromkeys(numbers, "as asked"), dict.fromkeys(categories, "as asked")
     for name in texts:
         column, meaning = texts[name], _cells.meaning(texts[name])
@@ -273,7 +348,8 @@ def _codes_and_quantities(profiled: Profile, texts: pd.DataFrame, numbers: list[
         elif meaning == _cells.CODES:
             codes[name] = f"they begin with 0, as {column[_cells.example(column, meaning)]!r} does"
         elif read[column.notna()].notna().all() and (
-            meaning == _cells.SIGNS or (meaning == _cells.PLAIN and column.nunique() > _column_roles.MOST_CODES)
+            meaning == _cells.SIGNS
+            or (meaning == _cells.PLAIN and column.nunique() > _column_roles.MOST_CODES)
         ):
             first = _cells.example(column, meaning)
             signs[name] = f"{column[first]!r} is {read[first]:.15g}"
@@ -291,22 +367,25 @@ def _empty(profiled: Profile, file: Tables, frame: pd.DataFrame) -> None:
     cells = f"empty cells: {excerpt([f'{name} {count}' for name, count in empty.items()])}"
     if file.is_csv:
         spelled = file.spelled(list(empty))
-        cells += table.taken_for_empty([word for word in file.nulls if (spelled == word).any(axis=None)], file.nulls)
+        cells += table.taken_for_empty(
+            [word for word in file.nulls if (spelled == word).any(axis=None)], file.nulls
+        )
     why = f"{cells}; filled with the median or commonest value of the server's examples"
     profiled.choose("missing", "impute", why, "missing values are imputed: ")
     profiled.notes += [
-        f"warning: column {name} is empty in {count} of {len(frame)} rows, so that nearly all of it is made up; consider "
-        f"data.drop {name}"
+        f"warning: column {name} is empty in {count} of {len(frame)} rows, so that nearly all "
+        f"of it is made up; consider data.drop {name}"
         for name, count in empty.items()
         if count >= NEARLY_EMPTY * len(frame)
     ]
 
 
 def _signs(path: Path) -> tuple[str, str]:
-    """Return what separates the columns of a text file, by its first line, and what its numbers have before their fraction.
+    """Return what separates the columns of a text file, by its first line, and what its numbers
+    have before their fraction.
 
-    That is a comma where some of its numbers are like 1,5 and none like 1.5, and not all like 36,289. Raises DataError where
-    there is no header.
+    That is a comma where some of its numbers are like 1,5 and none like 1.5, and not all like
+    36,289. Raises DataError where there is no header.
     """
     if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv"):
         return "comma", "point"
@@ -315,23 +394,37 @@ def _signs(path: Path) -> tuple[str, str]:
     delimiter = max(DELIMITERS, key=lambda name: lines[0].count(DELIMITERS[name]))
     delimiter = "tab" if path.suffix.lower() == ".tsv" else delimiter
     try:
-        header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])]
+        header, *rows = [
+            [cell.strip() for cell in row]
+            for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])
+        ]
     except csv.Error:  # such as a cell of more than 128 kB, or a quotation mark that nothing ends
         return delimiter, "point"
-    numbers = [cell in ("", *NULLS) or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header]
+    numbers = [
+        cell in ("", *NULLS) or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header
+    ]
     if len(header) > 1 and all(numbers) and not _counts(header):
         raise DataError(
-            f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; put a line with the columns' "
-            "names on top, or name them in data.columns of a sweep file of your own"
+            f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; "
+            "put a line with the columns' names on top, or name them in data.columns of a "
+            "sweep file of your own"
         )
     cells = [cell for row in rows for cell in row]
-    comma, point = ([cell for cell in cells if re.fullmatch(rf"[+-]?\d+{mark}\d+", cell)] for mark in (",", r"\."))
+    comma, point = (
+        [cell for cell in cells if re.fullmatch(rf"[+-]?\d+{mark}\d+", cell)]
+        for mark in (",", r"\.")
+    )
     thousands = all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in comma)
-    return delimiter, "comma" if comma and not thousands and not point and delimiter != "comma" else "point"
+    return (
+        delimiter,
+        "comma" if comma and not thousands and not point and delimiter != "comma" else "point",
+    )
 
 
 def _counts(header: Sequence[str]) -> bool:
-    """Whether the cells are the names of columns that count: 0, 1, 2, ..., behind an empty one for an index."""
+    """Whether the cells are the names of columns that count: 0, 1, 2, ..., behind an empty one
+    for an index.
+    """
     cells = [cell.removesuffix(".0") for cell in (header if header[0] else header[1:])]
     if not all(cell.isascii() and cell.isdecimal() and len(cell) < 10 for cell in cells):
         return False
@@ -340,7 +433,9 @@ def _counts(header: Sequence[str]) -> bool:
 
 
 def _no_feature(column: pd.Series[Any], kind: str) -> str:
-    """Why the column can be no feature of a model; empty if it can, or if it may be a mistake in the file."""
+    """Why the column can be no feature of a model; empty if it can, or if it may be a mistake in
+    the file.
+    """
     if column.isna().all():
         return "empty"
     if kind not in _cells.KINDS:
@@ -363,7 +458,9 @@ def _no_feature(column: pd.Series[Any], kind: str) -> str:
 
 
 def _codes(column: pd.Series[Any]) -> tuple[str, ...]:
-    """The texts of a column, in order, if some are numbers and each was met often enough to be no slip; else none."""
+    """The texts of a column, in order, if some are numbers and each was met often enough to be
+    no slip; else none.
+    """
     counts = column.value_counts()
     often = len(counts) and counts.min() >= max(FEWEST_OF_A_CODE, len(column) // 100)
     few = often and len(counts) <= _column_roles.MOST_CODES
@@ -375,11 +472,15 @@ def _arrays(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
         names = [*file, *folders.divided(sorted(file))]
         x = next((name for name in EXAMPLES if name in names), EXAMPLES[0])
         y = options.get("label") or next((name for name in LABELS if name in names), LABELS[0])
-        profiled.fields |= {"x": x, "y": y} | {role: options[role] for role in ("client", "group") if role in options}
+        profiled.fields |= {"x": x, "y": y} | {
+            role: options[role] for role in ("client", "group") if role in options
+        }
         columns, parts, _ = arrays.chosen(arrays.Config(**profiled.fields), file, path.name)
         for name in () if parts else sorted({*file} - {*profiled.fields.values()}):
             if _says_part(file[name], len(columns["x"])) and "part" not in profiled.fields:
-                profiled.choose("part", name, "says which examples are for testing", f"part {name}: ")
+                profiled.choose(
+                    "part", name, "says which examples are for testing", f"part {name}: "
+                )
     examples = arrays.examples(columns["x"], x, standardize=True)
     shape = list(columns["x"].shape[1:])
     profiled.notes.insert(0, f"{path.name}: {len(examples)} examples of shape {shape} in {x!r}")
@@ -398,12 +499,16 @@ def _says_part(array: NDArray[Any], examples: int) -> bool:
     """Whether texts say of each example that it is for training or testing."""
     if array.shape != (examples,) or array.dtype.kind not in "US":
         return False
-    words = array.astype(str) if array.dtype.kind == "U" else np.char.decode(array, "utf-8", "replace")
+    words = (
+        array.astype(str) if array.dtype.kind == "U" else np.char.decode(array, "utf-8", "replace")
+    )
     return {"train", "test"} == {folders.part_of(word) for word in np.unique(words)}
 
 
 def _are_ids(x: NDArray[Any]) -> bool:
-    """Whether rows of whole numbers [n, length] seem to be token ids: of one range in most places, and wider than a byte."""
+    """Whether rows of whole numbers [n, length] seem to be token ids: of one range in most
+    places, and wider than a byte.
+    """
     if x.dtype.kind not in "iu" or x.shape[1] < FEWEST_TOKENS or x.min() < 0 or x.max() < 256:
         return False
     return bool((x.max(axis=0) >= x.max() / 2).mean() > 0.5)
@@ -414,11 +519,15 @@ def _images(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     listed, _ = image_folder.listed(image_folder.Config(layout=layout), path)
     names = [Path(name) for name in listed.index]
     if len({name.parts[0] for name in names}) == 1 and len(names[0].parts) > 2:
-        raise DataError(f"data.path: all images of {path.name} are in its folder {names[0].parts[0]}; name that one")
+        raise DataError(
+            f"data.path: all images of {path.name} are in its folder {names[0].parts[0]}; "
+            "name that one"
+        )
     deepest = max(names, key=lambda name: len(name.parts))
     if layout == "class" and len(deepest.parts) - ("part" in listed) > 2:
         raise DataError(
-            f"data.layout: must be client/class or class/client, as {path.name} has two levels of sub-folders ({deepest})"
+            f"data.layout: must be client/class or class/client, as {path.name} has two "
+            f"levels of sub-folders ({deepest})"
         )
     profiled.fields["layout"] = layout
     _pixels(profiled, path, [(str(name), path / name) for name in names])
@@ -434,7 +543,10 @@ def _image_table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     _pixels(
         profiled,
         path,
-        [(f"row {row + 1}", image_table.encoded(image, cell, row)) for row, cell in enumerate(frame[image])],
+        [
+            (f"row {row + 1}", image_table.encoded(image, cell, row))
+            for row, cell in enumerate(frame[image])
+        ],
     )
     if tables.more and "client" not in options:
         profiled.choose("client", FILE, EACH_FILE)
@@ -457,11 +569,23 @@ def _pixels(profiled: Profile, path: Path, images: Sequence[tuple[str, Path | by
         profiled.choose("size", [SIDE, SIDE], f"{why} are resized; larger ones take longer")
 
 
-TABLE_OPTIONS = {"label", "client", "group", "subject", "drop_unlabeled", "drop", "categories", "numbers", "nulls"}
+TABLE_OPTIONS = {
+    "label",
+    "client",
+    "group",
+    "subject",
+    "drop_unlabeled",
+    "drop",
+    "categories",
+    "numbers",
+    "nulls",
+}
 KINDS: dict[str, tuple[Any, Callable[[Profile, Path, dict[str, Any]], int], set[str]]] = {
     "table": (table, _table, TABLE_OPTIONS),
     "image_table": (image_table, _image_table, {"label", "client", "group", "subject"}),
     "arrays": (arrays, _arrays, {"label", "client", "group"}),
     "image_folder": (image_folder, _images, {"layout"}),
 }
-"""By source: its module, what looks at the files and returns how many examples they have, and the options that it takes."""
+"""By source: its module, what looks at the files and returns how many examples they have, and
+the options that it takes.
+"""

@@ -1,21 +1,25 @@
-"""Assigns each example to one purpose: training, accuracy, validation, non-members of the attacks, or the shadow set.
+"""Assigns each example to one purpose: training, accuracy, validation, non-members of the
+attacks, or the shadow set.
 
-No example serves two purposes. The attack learned from the examples of the shadow set, so using one of them again as a
-non-member would make the attack look better than it is. For the same reason, data sets must remove their duplicates.
+No example serves two purposes. The attack learned from the examples of the shadow set, so using one
+of them again as a non-member would make the attack look better than it is. For the same reason,
+data sets must remove their duplicates.
 
 There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
 
     training examples  = shadow set | client 0 | client 1 | ... | unused
     test examples      = accuracy | non-members | validation | unused
 
-and, where all training examples go to the clients and only the published test set can be the shadow set (CIFAR-10):
+and, where all training examples go to the clients and only the published test set can be the shadow
+set (CIFAR-10):
 
     training examples  = client 0 (accuracy | non-members | validation | training) | client 1 (...) | ... | unused
     test examples      = shadow set | unused
 
-Validation examples measure what a search selects by (`tune`), so that the accuracy that is reported has chosen nothing.
-There are none unless the data set's configuration asks for them, and then no training or shadow example is another. As
-they come last, the examples that measure accuracy are some of those that measure it without validation.
+Validation examples measure what a search selects by (`tune`), so that the accuracy that is reported
+has chosen nothing. There are none unless the data set's configuration asks for them, and then no
+training or shadow example is another. As they come last, the examples that measure accuracy are
+some of those that measure it without validation.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,19 +75,29 @@ class Roles:
     def unused(self, source: Source) -> int:
         """Return how many training examples of ``source`` serve no purpose."""
         parts = (*self.clients, self.test, self.nonmembers, self.shadow, self.validation)
-        return len(source.train) - len(np.unique(np.concatenate([rows[rows < len(source.train)] for rows in parts])))
+        return len(source.train) - len(
+            np.unique(np.concatenate([rows[rows < len(source.train)] for rows in parts]))
+        )
 
     def strangers(self, source: Source) -> bool:
-        """Return whether examples of nobody come from people of whom no client has any; False if no person is known."""
+        """Return whether examples of nobody come from people of whom no client has any; False if
+        no person is known.
+        """
         if not (about := self.persons(source)):
             return False
-        nobody = np.concatenate([about["nonmembers"][self.nonmember_owner == NOBODY], about["shadow"]])
+        nobody = np.concatenate(
+            [about["nonmembers"][self.nonmember_owner == NOBODY], about["shadow"]]
+        )
         return not np.isin(nobody, about["train"]).all()
 
     def persons(self, source: Source) -> dict[str, Ints]:
         """Return whom each example is about, as `Federation` has it."""
         about = source.subjects if source.persons is None else source.persons
-        parts = {"train": np.concatenate(self.clients), "nonmembers": self.nonmembers, "shadow": self.shadow}
+        parts = {
+            "train": np.concatenate(self.clients),
+            "nonmembers": self.nonmembers,
+            "shadow": self.shadow,
+        }
         return {} if about is None else {name: about[rows] for name, rows in parts.items()}
 
     def federation(
@@ -94,9 +108,14 @@ class Roles:
         client_names: tuple[str, ...] = (),
         transform: Transform = "none",
         strengths: tuple[Floats, Floats] | None = None,
-        transforms_for: TransformsFor = lambda rows, owner: (rows, owner, np.zeros(len(rows), np.float32)),
+        transforms_for: TransformsFor = lambda rows, owner: (
+            rows,
+            owner,
+            np.zeros(len(rows), np.float32),
+        ),
     ) -> Federation:
-        """Build the federation, with training and test examples ready for the model: one group, unless more is said.
+        """Build the federation, with training and test examples ready for the model: one group,
+        unless more is said.
 
         Args:
             source: the data set.
@@ -104,14 +123,21 @@ class Roles:
             group_names: names of the groups.
             client_names: [clients] names of the clients, where the data say them.
             transform: what the clients' examples are transformed by.
-            strengths: the transform's strength for each client [clients] and for each training example [n train]; None:
-                zero.
-            transforms_for: returns, for test or validation examples and their owners, the examples [m] that are prepared, whose
-                transform each gets, and its strength.
+            strengths: the transform's strength for each client [clients] and for each training
+                example [n train]; None: zero.
+            transforms_for: returns, for test or validation examples and their owners, the examples
+                [m] that are prepared, whose transform each gets, and its strength.
         """
-        fits, source, clients = source.fit is not None, source.fitted(self.shadow), len(self.clients)
+        fits, source, clients = (
+            source.fit is not None,
+            source.fitted(self.shadow),
+            len(self.clients),
+        )
         prepare = Preparation(transform, source.fill, source.mean, source.std)
-        of_client, of_example = strengths or (np.zeros(clients, np.float32), np.zeros(len(self.owner), np.float32))
+        of_client, of_example = strengths or (
+            np.zeros(clients, np.float32),
+            np.zeros(len(self.owner), np.float32),
+        )
 
         def ready(rows: Ints, owner: Ints) -> tuple[Examples, Ints]:
             rows, owner, amounts = transforms_for(rows, owner)
@@ -152,10 +178,12 @@ def assigned(
     nonmembers: tuple[Sequence[Ints], Ints],
     validation: tuple[Sequence[Ints], Ints],
 ) -> Roles:
-    """Return the roles of examples, of which those of ``test``, ``nonmembers`` and ``validation`` are the clients' or nobody's.
+    """Return the roles of examples, of which those of ``test``, ``nonmembers`` and
+    ``validation`` are the clients' or nobody's.
 
-    Each of these three has, for each client (or none), the numbers of the examples that it holds out, and those of nobody.
-    ``clients`` has the numbers of each client's training examples, ``shadow`` those of the shadow set.
+    Each of these three has, for each client (or none), the numbers of the examples that it holds
+    out, and those of nobody. ``clients`` has the numbers of each client's training examples,
+    ``shadow`` those of the shadow set.
     """
 
     def owned(of_clients: Sequence[Ints], of_nobody: Ints) -> tuple[Ints, Ints]:
@@ -167,17 +195,26 @@ def assigned(
 
 
 def shortages(config: SourceConfig, source: Source) -> list[str]:
-    """Return why ``source`` is too small for the configuration, a sentence each that opens with the dotted key concerned."""
+    """Return why ``source`` is too small for the configuration, a sentence each that opens with
+    the dotted key concerned.
+    """
     if isinstance(config, HeldOutConfig):
-        return too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
+        return too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(
+            config, source
+        )
     if not isinstance(config, SharedTestConfig):
         name = f"{type(config).__module__}.Config"
-        raise TypeError(f"{name} must be a SharedTestConfig or a HeldOutConfig to be partitioned evenly")
-    return too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
+        raise TypeError(
+            f"{name} must be a SharedTestConfig or a HeldOutConfig to be partitioned evenly"
+        )
+    return too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(
+        config, source
+    )
 
 
 def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
-    """Assign examples at random: equally many to each client, and the configured numbers to the other purposes.
+    """Assign examples at random: equally many to each client, and the configured numbers to the
+    other purposes.
 
     ``config`` is a `SharedTestConfig` or a `HeldOutConfig`, for which `shortages` must be empty.
     """
@@ -186,9 +223,13 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
     if isinstance(config, HeldOutConfig):
         each = config.examples_per_client or len(training) // config.clients
         own = training[: config.clients * each].reshape(config.clients, each)
-        tests, nonmembers, validation, rest = np.split(own, np.cumsum(_hold_outs(config, each)), axis=1)
+        tests, nonmembers, validation, rest = np.split(
+            own, np.cumsum(_hold_outs(config, each)), axis=1
+        )
         shadow = testing[: config.shadow_size]
-        return assigned([*rest], shadow, ([*tests], NONE), ([*nonmembers], NONE), ([*validation], NONE))
+        return assigned(
+            [*rest], shadow, ([*tests], NONE), ([*nonmembers], NONE), ([*validation], NONE)
+        )
     assert isinstance(config, SharedTestConfig)
     # The shadow set comes first, so that it stays the same when the number of clients is swept.
     shadow, rest = np.split(training, [config.shadow_size])
@@ -200,13 +241,21 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
 
 
 def test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
-    """Return how many of the ``available`` published test examples are for accuracy, and how many are non-members."""
-    test, nonmembers, half = config.test_size, config.nonmember_size, (available - config.validation_size) // 2
+    """Return how many of the ``available`` published test examples are for accuracy, and how
+    many are non-members.
+    """
+    test, nonmembers, half = (
+        config.test_size,
+        config.nonmember_size,
+        (available - config.validation_size) // 2,
+    )
     return half if test is None else test, half if nonmembers is None else nonmembers
 
 
 def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int, int]:
-    """Return how many of its ``each`` examples a client holds out for accuracy, as non-members and for validation."""
+    """Return how many of its ``each`` examples a client holds out for accuracy, as non-members
+    and for validation.
+    """
     held_out = round(config.held_out * each)
     validation = config.validation_count(held_out)
     left = held_out - validation
@@ -214,7 +263,8 @@ def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int, int]:
 
 
 def portions(sizes: Ints, total: int) -> Ints:
-    """Divide ``total`` examples in proportion to ``sizes`` [n], of classes or clients; the largest remainders are rounded up.
+    """Divide ``total`` examples in proportion to ``sizes`` [n], of classes or clients; the
+    largest remainders are rounded up.
 
     >>> portions(np.array([172, 15, 634, 459]), 640).tolist()
     [86, 8, 317, 229]
@@ -224,19 +274,29 @@ def portions(sizes: Ints, total: int) -> Ints:
     return counts
 
 
-def too_few_for_clients(config: SourceConfig, source: Source, shadow: int, mean: str = "") -> list[str]:
+def too_few_for_clients(
+    config: SourceConfig, source: Source, shadow: int, mean: str = ""
+) -> list[str]:
     """Return what the training examples are too few for, less ``shadow`` of them."""
     total = len(source.train)
     if shadow > total:
-        return [f"data.shadow_size: {source.name} has {total} training examples, fewer than {shadow}"]
+        return [
+            f"data.shadow_size: {source.name} has {total} training examples, fewer than {shadow}"
+        ]
     available = total - shadow
-    left = f"{total} training examples of {source.name}" + (f" less the shadow set of {shadow}" if shadow else "")
+    left = f"{total} training examples of {source.name}" + (
+        f" less the shadow set of {shadow}" if shadow else ""
+    )
     if config.clients > available:
-        return [f"data.clients: {config.clients} clients need more than the {available} available examples ({left})"]
+        return [
+            f"data.clients: {config.clients} clients need more than the {available} "
+            f"available examples ({left})"
+        ]
     size, largest = config.examples_per_client, available // config.clients
     if size is not None and size > largest:
         return [
-            f"data.examples_per_client: {config.clients} clients can have at most {largest} each{mean}, not {size} ({left})"
+            f"data.examples_per_client: {config.clients} clients can have at most {largest} "
+            f"each{mean}, not {size} ({left})"
         ]
     return []
 
@@ -249,10 +309,13 @@ def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
     key, sizes = "data.test_size", f"{test} examples for accuracy"
     if validation:
         key = "data.validation_size"
-        sizes = f"{validation} examples for validation, {test} for accuracy (data.test_size; at least 1)"
+        sizes = (
+            f"{validation} examples for validation, {test} for accuracy (data.test_size; at "
+            "least 1)"
+        )
     return [
-        f"{key}: {sizes} and {nonmembers} non-members (data.nonmember_size) are more than the {available} test examples of "
-        f"{source.name} allow"
+        f"{key}: {sizes} and {nonmembers} non-members (data.nonmember_size) are more than the "
+        f"{available} test examples of {source.name} allow"
     ]
 
 
@@ -261,11 +324,14 @@ def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
     tests, nonmembers, validation = _hold_outs(config, each)
     left, problems = each - tests - nonmembers - validation, too_few_for_shadow(config, source)
     if each and not (nonmembers and left > 0):
-        besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
+        besides = (
+            f", besides {validation} for validation (data.validation_share)" if validation else ""
+        )
         problems.insert(
             0,
-            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves {left} to train on, {tests} for "
-            f"accuracy and {nonmembers} as non-members{besides}; each must be at least 1",
+            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves "
+            f"{left} to train on, {tests} for accuracy and {nonmembers} as "
+            f"non-members{besides}; each must be at least 1",
         )
     return problems
 
@@ -274,4 +340,7 @@ def too_few_for_shadow(config: HeldOutConfig, source: Source) -> list[str]:
     """Return that the published test set is too small for the shadow set."""
     if (config.shadow_size or 0) <= len(source.test):
         return []
-    return [f"data.shadow_size: {source.name} has {len(source.test)} test examples, fewer than {config.shadow_size}"]
+    return [
+        f"data.shadow_size: {source.name} has {len(source.test)} test examples, fewer than "
+        f"{config.shadow_size}"
+    ]

@@ -1,4 +1,6 @@
-"""The command line of ``fedpriv``: it finds the subcommand and turns errors into sentences and exit codes."""
+"""The command line of ``fedpriv``: it finds the subcommand and turns errors into sentences and
+exit codes.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,22 @@ ORDER = ("new", "run", "report", "verdict", "list", "check", "ui", "clean")
 
 
 class Version(argparse.Action):
-    """``--version`` prints fedpriv's version and commit, and the versions of Python and of what can change a result."""
+    """``--version`` prints fedpriv's version and commit, and the versions of Python and of what
+    can change a result.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from orchestrator.results.provenance import commit, versions
 
         numbers = dict(versions())
-        print(f"fedpriv {numbers.pop('fedpriv')} ({f'commit {commit()}' if commit() else 'no commit known'})")
-        numbers = {"python": platform.python_version(), **{name: numbers[name] for name in sorted(numbers)}}
+        print(
+            f"fedpriv {numbers.pop('fedpriv')} "
+            f"({f'commit {commit()}' if commit() else 'no commit known'})"
+        )
+        numbers = {
+            "python": platform.python_version(),
+            **{name: numbers[name] for name in sorted(numbers)},
+        }
         print(", ".join(f"{name} {number}" for name, number in numbers.items()))
         parser.exit()
 
@@ -38,9 +48,17 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; a subcommand's ``execute`` is in its ``command``."""
     whole = argparse.ArgumentParser(
         prog="fedpriv",
-        description="Measure which clients are exposed to which inference attacks, under which defenses, and at what cost.",
+        description=(
+            "Measure which clients are exposed to which inference attacks, under which "
+            "defenses, and at what cost."
+        ),
     )
-    whole.add_argument("--version", action=Version, nargs=0, help="show the versions of fedpriv and of what it runs on")
+    whole.add_argument(
+        "--version",
+        action=Version,
+        nargs=0,
+        help="show the versions of fedpriv and of what it runs on",
+    )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for name in ORDER:
         module = importlib.import_module(f"orchestrator.subcommands.{name}")
@@ -54,12 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default that of this process.
 
     Returns:
-        The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP 129.
+        The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP
+        129.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="replace")  # a terminal in ASCII lacks some letters
-    warnings.simplefilter("ignore", append=True)  # of NumPy and torch; PYTHONWARNINGS=default shows them
+    warnings.simplefilter(
+        "ignore", append=True
+    )  # of NumPy and torch; PYTHONWARNINGS=default shows them
     options = parser().parse_args(arguments)
     with heeded() as asked:
         code = _run(options)
@@ -82,10 +103,15 @@ def _run(options: argparse.Namespace) -> int:
     except (ConfigError, FolderError) as refusal:
         print(printed(str(refusal)), file=sys.stderr)
         count = len(refusal.problems) if isinstance(refusal, ConfigError) else 1
-        print(f"{amount(count, 'problem')}; nothing was started, nothing was written", file=sys.stderr)
+        print(
+            f"{amount(count, 'problem')}; nothing was started, nothing was written", file=sys.stderr
+        )
         return REFUSED
     except WriteError as error:
-        print(f"{error}; everything saved before is intact, and the same command resumes from there", file=sys.stderr)
+        print(
+            f"{error}; everything saved before is intact, and the same command resumes from there",
+            file=sys.stderr,
+        )
         return SOME_FAILED
     except OSError as error:
         if error.errno not in {*REFUSALS, errno.EPIPE, errno.ENAMETOOLONG}:
@@ -93,7 +119,8 @@ def _run(options: argparse.Namespace) -> int:
         sentence = os.strerror(error.errno or 0).lower()
         if error.filename is not None:
             sentence = f"{os.fsdecode(error.filename)[:200]}: {sentence}"
-        else:  # standard output, which Python would try again at the end; of a pipe, nobody reads on
+        # standard output, which Python would try again at the end; of a pipe, nobody reads on
+        else:
             with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), 1)
             sentence = f"what is printed could not be written: {sentence}"

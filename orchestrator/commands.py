@@ -1,7 +1,8 @@
-"""The command ``run``, from the sweep file to the exit code: it is read, checked, run on Ray, closed.
+"""The command ``run``, from the sweep file to the exit code: it is read, checked, run on Ray,
+closed.
 
-Before anything starts, all problems are collected (`prepare`). What is left to train is then run by Tune (`execute`); a
-complete sweep is only shown again.
+Before anything starts, all problems are collected (`prepare`). What is left to train is then run by
+Tune (`execute`); a complete sweep is only shown again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,14 @@ from orchestrator.results.record import has_ended, read_record
 from orchestrator.results.sweeps import read_sweep, write_sweep, write_trials
 from orchestrator.results.writing import WriteError, write_atomically
 from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
-from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
+from orchestrator.scheduling.trials import (
+    TUNE_FOLDER,
+    TrialSpec,
+    earlier_results,
+    plan,
+    trial_specs,
+    unrepeatable,
+)
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.store import server_problem
@@ -56,12 +64,16 @@ if TYPE_CHECKING:
     from orchestrator.scheduling.trials import Earlier
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
-CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
+CLOSE_SECONDS = (
+    120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
+)
+SEARCH_REPEATS = (
+    "a search draws its trials from earlier results: give the sweep another name to search again"
+)
 NOT_EVERYTHING = "MLflow does not hold everything yet; the next run of this sweep sends the rest"
 RENAME = (
-    ". If mlflow.db cannot be opened, rename it: the next run makes a new one, and `fedpriv ui` fills it with the "
-    "other sweeps"
+    ". If mlflow.db cannot be opened, rename it: the next run makes a new one, and `fedpriv "
+    "ui` fills it with the other sweeps"
 )
 
 
@@ -70,7 +82,9 @@ class Choices:
     """How a sweep is run: what the options of ``fedpriv run`` say."""
 
     results: Path  # the folder of all sweeps
-    address: str | None = None  # None: RAY_ADDRESS, a cluster that runs on this machine, or this machine alone
+    address: str | None = (
+        None  # None: RAY_ADDRESS, a cluster that runs on this machine, or this machine alone
+    )
     tracking_uri: str | None = None  # None: MLFLOW_TRACKING_URI, or a store in ``results``
     dry: bool = False  # only print the plan
     repeat_changed: bool = False  # of trials that ran with other code or data than today's
@@ -80,10 +94,11 @@ class Choices:
 
 @dataclass(frozen=True)
 class Work:
-    """A sweep that was checked and can run: how, in which folder, by which processes on which Ray, and what there is of it.
+    """A sweep that was checked and can run: how, in which folder, by which processes on which
+    Ray, and what there is of it.
 
-    ``trials`` are, of a search, those that were drawn before; ``hashes`` are those of the data sets; ``secret`` is that of
-    draws of which nothing may be shown yet.
+    ``trials`` are, of a search, those that were drawn before; ``hashes`` are those of the data
+    sets; ``secret`` is that of draws of which nothing may be shown yet.
     """
 
     sweep: Sweep
@@ -103,7 +118,11 @@ class Work:
 
     def earlier_sentences(self) -> list[str]:
         """What is said of earlier results: nothing while their number is secret."""
-        return self.earlier.sentences(len(self.trials), bool(self.search)) if self.secret is None else []
+        return (
+            self.earlier.sentences(len(self.trials), bool(self.search))
+            if self.secret is None
+            else []
+        )
 
     def ahead(self) -> list[TrialSpec]:
         """Stand-ins for the trials that a search has not drawn yet."""
@@ -111,7 +130,8 @@ class Work:
 
 
 def run_sweep(sweep: Sweep, choices: Choices) -> int:
-    """Run a sweep that was loaded, or resume it, or show its plan; return the exit code, see `orchestrator`.
+    """Run a sweep that was loaded, or resume it, or show its plan; return the exit code, see
+    `orchestrator`.
 
     Raises:
         ConfigError: the input was refused, before any trial was started and any result was written.
@@ -125,13 +145,17 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
 
     ahead = work.ahead()
     overview = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    again = [f"{damage}: a run would set its trial aside and run it again" for damage in work.earlier.damaged.values()]
+    again = [
+        f"{damage}: a run would set its trial aside and run it again"
+        for damage in work.earlier.damaged.values()
+    ]
     Console(highlight=False).print(*work.earlier_sentences(), *again, overview, sep="\n")
     return FINISHED
 
 
 def prepare(sweep: Sweep, choices: Choices) -> Work:
-    """Check a sweep, its data, its results folder and the addresses, and say at once what was understood.
+    """Check a sweep, its data, its results folder and the addresses, and say at once what was
+    understood.
 
     Raises:
         ConfigError: the input was refused; nothing was started and nothing written.
@@ -143,7 +167,8 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     # Large enough for every trial, so that one trial can pass its actors on to the next.
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
-    # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
+    # Where the trials run on another Ray than one that is started here, this machine's size says
+    # nothing.
     named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
     elsewhere = ray_session.is_connected() or (choices.dry and named)
     # A plan only reads the folder and starts nothing.
@@ -156,7 +181,9 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
             problems += misfit_problems(sweep, place, ray_session.local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
-    memory = math.inf if elsewhere or target.address else this_machine()  # nothing is known of another machine
+    memory = (
+        math.inf if elsewhere or target.address else this_machine()
+    )  # nothing is known of another machine
     grouped = any(run.split.name == "natural" for run in sweep.runs)
     problems += unknown(choices.fail_if, measurable(sweep.runs), grouped)
     if choices.repeat_changed and sweep.space:
@@ -171,7 +198,9 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         hashes.add(data, source)
         remarks.extend(f"data {source.name}: {remark}" for remark in source.remarks)
 
-    problems += data_problems(sweep, download, loaded, fits(sweep, memory), lambda *pair: settled.append(pair))
+    problems += data_problems(
+        sweep, download, loaded, fits(sweep, memory), lambda *pair: settled.append(pair)
+    )
     if problems:
         raise ConfigError(problems)
     for line in dict.fromkeys([*remarks, *budget_lines(sweep, settled)]):
@@ -191,21 +220,35 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes, secret)
 
 
-def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
+def misfit_problems(
+    sweep: Sweep, place: Placement, nodes: list[dict[str, float]]
+) -> list[ConfigProblem]:
     """Why no trial fits on these nodes; nothing if one does."""
     sentence = misfit(place, nodes)
-    key = ("base", "training", "device") if sentence == NO_GPU and not sweep.resources.reserve_gpu else ("resources",)
+    key = (
+        ("base", "training", "device")
+        if sentence == NO_GPU and not sweep.resources.reserve_gpu
+        else ("resources",)
+    )
     return [sweep.problem(sentence, *key)] if sentence else []
 
 
 def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
-    """Why the results folder, the MLflow server or a Ray that is connected already cannot be used."""
+    """Why the results folder, the MLflow server or a Ray that is connected already cannot be
+    used.
+    """
     sentences = {
         "--results": obstacle(folder, sweep.name),
         "--tracking-uri": server_problem(choices.tracking_uri),
     }
-    problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
-    return problems + ([sweep.problem(ray_session.LACKS, "code")] if sweep.code and ray_session.is_connected() else [])
+    problems = [
+        ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence
+    ]
+    return problems + (
+        [sweep.problem(ray_session.LACKS, "code")]
+        if sweep.code and ray_session.is_connected()
+        else []
+    )
 
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
@@ -236,7 +279,9 @@ def execute(work: Work) -> int:
     if total:
         return _on_ray(work, missing, screen)
     with claimed(work, screen.say):
-        shutil.rmtree(work.folder.path / TUNE_FOLDER, ignore_errors=True)  # of a run that was killed at its end
+        shutil.rmtree(
+            work.folder.path / TUNE_FOLDER, ignore_errors=True
+        )  # of a run that was killed at its end
         if work.secret is None:
             screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
         return _close(work, _tracker(work, screen), screen)
@@ -251,8 +296,12 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                     screen.say(ray_session.joined(work.target, nodes))
                 if problems := misfit_problems(work.sweep, work.place, nodes):
                     raise ConfigError(problems)
-                if unfit := ray_session.node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
-                    raise ConfigError(ConfigProblem(sentence, file="--results") for sentence in unfit)
+                if unfit := ray_session.node_problems(
+                    work.folder.path, work.sweep.resources.timeout_seconds
+                ):
+                    raise ConfigError(
+                        ConfigProblem(sentence, file="--results") for sentence in unfit
+                    )
                 with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
@@ -267,7 +316,8 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
 
 @contextmanager
 def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
-    """Claim the results folder, set back what runs again, and write down what the sweep is; tell the user what is said.
+    """Claim the results folder, set back what runs again, and write down what the sweep is; tell
+    the user what is said.
 
     Raises:
         ConfigError: the folder cannot be used.
@@ -285,7 +335,9 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def describe(work: Work, found: Sequence[str] = ()) -> list[str]:
-    """Write the manifest of the sweep: file, overrides, trials, what a search ``found``; return what was damaged."""
+    """Write the manifest of the sweep: file, overrides, trials, what a search ``found``; return
+    what was damaged.
+    """
     sweep, runs = work.sweep, [trial.run for trial in work.trials]
     rows, epsilon = plan([] if work.secret is not None else work.trials), search_epsilon(sweep)
     if epsilon is not None:
@@ -294,7 +346,9 @@ def describe(work: Work, found: Sequence[str] = ()) -> list[str]:
     return write_sweep(work.folder, sweep.name, sweep.text, rows, *given)
 
 
-def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
+def _train(
+    work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen
+) -> int:
     """Run the missing trials, write all results, and wait until MLflow has them."""
     from orchestrator.scheduling.tuner import run_trials
 
@@ -303,7 +357,9 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
         screen.say("the trials are not shown, but for the best of them when all have ended")
     elif len(missing) < len(trials):
         total = work.search.samples if work.search else len(trials)
-        screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
+        screen.say(
+            f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated"
+        )
     if work.secret is None and (remark := unrepeatable(missing)):
         screen.say(remark)
     tracker = _tracker(work, screen)
@@ -311,12 +367,16 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     progress = TrialEvents(folder, [tracker, screen] if work.secret is None else [])
     interruption: BaseException | None = None
     try:
-        run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search)
+        run_trials(
+            work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search
+        )
     except (KeyboardInterrupt, StallError, WriteError) as error:  # all that was finished is saved
         interruption = error
     finally:
         screen.stop()  # what follows is printed without the live table
-    with suppress(*((WriteError, FileNotFoundError) if interruption else ())):  # the whole folder may be gone
+    with suppress(
+        *((WriteError, FileNotFoundError) if interruption else ())
+    ):  # the whole folder may be gone
         describe(work) if work.search else write_trials(folder)
     if interruption is None:
         return _close(work, tracker, screen)
@@ -329,7 +389,10 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
 
 
 def publish(work: Work) -> Work:
-    """Leave nothing but the best of the drawn trials; without any trial if none has a result. Raises WriteError."""
+    """Leave nothing but the best of the drawn trials; without any trial if none has a result.
+
+    Raises WriteError.
+    """
     winner = best(work.sweep, work.folder, work.trials)
     work = replace(work, trials=[winner] if winner else [], secret=None if winner else work.secret)
     if winner:
@@ -339,22 +402,32 @@ def publish(work: Work) -> Work:
 
 
 def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
-    """Print the result, write the report, send MLflow what it lacks, and say what was found; return the exit code.
+    """Print the result, write the report, send MLflow what it lacks, and say what was found;
+    return the exit code.
 
     A run that is killed in here is made good by the next one, which does all of it again.
     """
     if work.sweep.tune and work.sweep.tune.draws:
-        failed = [trial for trial in work.trials if not has_ended(read_record(work.folder.trial(trial.id)) or {})]
+        failed = [
+            trial
+            for trial in work.trials
+            if not has_ended(read_record(work.folder.trial(trial.id)) or {})
+        ]
         if failed:
             screen.say(
-                f"{len(failed)} of the search's trials failed, so nothing is published; the same command runs them again"
+                f"{len(failed)} of the search's trials failed, so nothing is published; the "
+                "same command runs them again"
             )
             return SOME_FAILED
         work = publish(work)
         if not work.trials:
             screen.say("no trial of the search has a result, so nothing is published")
             return SOME_FAILED
-    sweep, folder, titles = work.sweep, work.folder, {trial.id: trial.title for trial in work.trials}
+    sweep, folder, titles = (
+        work.sweep,
+        work.folder,
+        {trial.id: trial.title for trial in work.trials},
+    )
     results = read_results(folder.path)
     if sweep.tune:
         describe(work, _best(sweep.tune, results.trials, titles))
@@ -367,29 +440,41 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(f"{NOT_EVERYTHING}{RENAME if tracker.is_local else ''}")
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
-    if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
+    if (
+        tracker.is_local
+    ):  # it prints the address of each sweep, which is longer than most terminals are wide
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
     elif link := tracker.link():
         screen.say(f"in MLflow: {link}")
     if (held := evict(folder.cache)) > 100e6:
-        screen.say(f"fedpriv clean {shlex.quote(str(folder.path))}   deletes {held / 1e6:,.0f} MB that trials share")
+        screen.say(
+            f"fedpriv clean {shlex.quote(str(folder.path))}   deletes {held / 1e6:,.0f} MB "
+            "that trials share"
+        )
     failing = failures(results, work.choices.fail_if)
     for sentence in (*failure_lines(folder, rows, titles), *failing):
         screen.say(sentence)
     if failing:
         return FAILED_IF
-    return FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
+    return (
+        FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
+    )
 
 
 def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
-    """Sentences on the best trials of a search: by one metric the first best, by several those that none other dominates."""
+    """Sentences on the best trials of a search: by one metric the first best, by several those
+    that none other dominates.
+    """
     import numpy as np
 
     from algorithms.metrics.fronts import undominated
 
     measured = [row for row in rows if all(row.get(name) is not None for name in tune.metrics)]
     if not measured:
-        return [f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no best trial"]
+        return [
+            f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no "
+            "best trial"
+        ]
     points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
     best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
 
@@ -397,9 +482,13 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
         return number(row[name], metric(name).digits, metric(name).bound)
 
     if len(tune.metrics) == 1:
-        return [f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
+        return [
+            f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"
+        ]
     values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]
-    return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}"] + [
+    return [
+        f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}"
+    ] + [
         f"on the front: {words}: {titles[row['id']]}"
         for words, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
     ]
@@ -407,4 +496,10 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
 
 def _tracker(work: Work, screen: Screen) -> Tracker:
     choices = work.choices
-    return Tracker(work.folder.path.parent, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)
+    return Tracker(
+        work.folder.path.parent,
+        work.sweep.name,
+        choices.tracking_uri,
+        screen.say,
+        choices.log_models,
+    )

@@ -7,17 +7,24 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-LONGEST, LONG = "test_sweep.py", {"end_to_end", "faults", "conformance"}  # a file, and folders, of tests
+LONGEST, LONG = (
+    "test_sweep.py",
+    {"end_to_end", "faults", "conformance"},
+)  # a file, and folders, of tests
 
-# Tests start a Ray of their own; somebody else's that runs on this machine would otherwise be joined.
+# Tests start a Ray of their own; somebody else's that runs on this machine would otherwise be
+# joined.
 os.environ.setdefault("RAY_ADDRESS", "local")
-# Ray lets its processes wait for all others (niceness 15); here they would wait until all other tests are done.
+# Ray lets its processes wait for all others (niceness 15); here they would wait until all other
+# tests are done.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-# One thread, as the client actors have it: more threads add in another order, and the workers share two cores.
+# One thread, as the client actors have it: more threads add in another order, and the workers share
+# two cores.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
-# The first example of a property imports what it needs, which takes longer than hypothesis allows on a busy machine.
+# The first example of a property imports what it needs, which takes longer than hypothesis allows
+# on a busy machine.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
@@ -42,7 +49,9 @@ def own_code_is_forgotten():
 
 @pytest.fixture(scope="module", autouse=True)
 def declarations_stay_in_their_module() -> Iterator[None]:
-    """What the results that a test reads declare of own components is not known to tests of other modules."""
+    """What the results that a test reads declare of own components is not known to tests of
+    other modules.
+    """
     from datasets import outside
 
     before = dict(outside._declared)
@@ -51,7 +60,9 @@ def declarations_stay_in_their_module() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: the other workers (pytest-xdist, file by file) do the rest beside it."""
+    """What takes longest begins first: the other workers (pytest-xdist, file by file) do the
+    rest beside it.
+    """
     items.sort(key=lambda item: (item.path.name != LONGEST, LONG.isdisjoint(item.path.parts)))
 
 

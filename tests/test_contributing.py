@@ -1,4 +1,6 @@
-"""CONTRIBUTING tells the truth: its map and its table are those of the code, and its examples are components like any other."""
+"""CONTRIBUTING tells the truth: its map and its table are those of the code, and its examples
+are components like any other.
+"""
 
 from __future__ import annotations
 
@@ -49,30 +51,45 @@ class Row:
 
 def names(cell: str) -> dict[str, list[str] | None]:
     found = re.findall(r"`(\w+)(\([^)]*\))?`", cell)
-    return {name: arguments.strip("()").split(", ") if arguments else None for name, arguments in found}
+    return {
+        name: arguments.strip("()").split(", ") if arguments else None for name, arguments in found
+    }
 
 
 def table() -> list[Row]:
-    pattern = r"^\| (?:`[a-z.]+`, `([a-z/]+)/` )?\| \[(\w+)\]\([\w/.]+\)[^|]*\| ([^|]*)\| ?([^|]*)\|$"
+    pattern = (
+        r"^\| (?:`[a-z.]+`, `([a-z/]+)/` )?\| \[(\w+)\]\([\w/.]+\)[^|]*\| ([^|]*)\| ?([^|]*)\|$"
+    )
     found, folder = [], ""
     for named, contract, owed, optional in re.findall(pattern, page(PAGE), re.MULTILINE):
         folder = named.replace("/", ".") or folder
-        (own,) = [one for one in importlib.import_module(folder).CONTRACTS if one.__name__ == contract]
+        (own,) = [
+            one for one in importlib.import_module(folder).CONTRACTS if one.__name__ == contract
+        ]
         found.append(Row(folder, own, names(owed), names(optional)))
     return found
 
 
 def test_the_table_has_every_contract_of_every_slot() -> None:
-    contracts = [one for folder in FOLDERS.values() for one in importlib.import_module(folder).CONTRACTS]
+    contracts = [
+        one for folder in FOLDERS.values() for one in importlib.import_module(folder).CONTRACTS
+    ]
     assert [row.contract for row in table()] == contracts
 
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: row.contract.__name__)
 def test_the_table_says_what_a_contract_owes_and_what_is_optional(row: Row) -> None:
     held = list(map(vars, row.contract.__mro__))
-    every = {name for own in held for name in (*own, *own.get("__annotations__", ())) if not name.startswith("_")}
+    every = {
+        name
+        for own in held
+        for name in (*own, *own.get("__annotations__", ()))
+        if not name.startswith("_")
+    }
     values = {name: getattr(row.contract, name) for name in every if hasattr(row.contract, name)}
-    optional = {name for name, value in values.items() if not getattr(value, "__isabstractmethod__", False)}
+    optional = {
+        name for name, value in values.items() if not getattr(value, "__isabstractmethod__", False)
+    }
     assert set(row.owed) == every - optional
     assert set(row.optional) == optional - set(dir(ComponentContract))
 
@@ -89,7 +106,9 @@ def test_the_signatures_in_the_table_are_those_of_contracts_and_components(row: 
             if KIND.get(row.contract.__name__, "") not in ("", *getattr(module, "KINDS", ())):
                 continue  # another kind of attack, which may use the name for something of its own
             found = getattr(module, name, None)
-            assert found is None or list(inspect.signature(found).parameters) == arguments, f"{component}.{name}"
+            assert found is None or list(inspect.signature(found).parameters) == arguments, (
+                f"{component}.{name}"
+            )
 
 
 # The three examples, each a file beside the folder of its slot
@@ -99,7 +118,9 @@ def test_the_examples_are_found_and_described(examples: dict[str, Example]) -> N
     assert list(examples) == ["data", "attacks", "aggregation"]
     for example in examples.values():
         assert (example.module.__doc__ or "").split("\n")[0] in listing(None)
-        assert component_label(example.slot.key, example.name) == example.module.LABEL != example.name
+        assert (
+            component_label(example.slot.key, example.name) == example.module.LABEL != example.name
+        )
 
 
 @pytest.mark.parametrize("key", ["data", "attacks", "aggregation"])

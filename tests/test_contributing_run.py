@@ -1,4 +1,6 @@
-"""The examples of CONTRIBUTING at work: a run with all three, its numbers in every table, and what the examples claim."""
+"""The examples of CONTRIBUTING at work: a run with all three, its numbers in every table, and
+what the examples claim.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def ran(examples: dict[str, Example], tmp_path_factory: pytest.TempPathFactory) 
     (folder / "x.yaml").write_text(given_by_page)
     (spec,) = trial_specs(load_sweep(folder / "x.yaml"))
     trial = finished(inline_trial(spec.run, folder))
-    record = outcome.finish(trial.context.folder, trial, TrialIdentity("t", spec.run.to_dict()), began=0.0)
+    record = outcome.finish(
+        trial.context.folder, trial, TrialIdentity("t", spec.run.to_dict()), began=0.0
+    )
     write_sweep(Folder(folder), "x", given_by_page, plan([replace(spec, id="t")]))
     trials = pq.read_table(Folder(folder).table).to_pylist()
     return Ran(trial, record, trials, ["data.name", "aggregation.name"])
@@ -63,7 +67,9 @@ def test_the_strategy_has_the_epsilon_of_a_mean(ran: Ran) -> None:
     metrics, run = ran.record["metrics"], ran.trial.run
     event = PrivacyEvent(run.privacy.config.noise_multiplier)
     assert metrics["guarantee"].startswith("dp, of the mechanism under fresh secret noise")
-    assert metrics["epsilon"] == pytest.approx(epsilon([event] * run.rounds, metrics["delta"], "add_or_remove_one"))
+    assert metrics["epsilon"] == pytest.approx(
+        epsilon([event] * run.rounds, metrics["delta"], "add_or_remove_one")
+    )
 
 
 def test_the_attack_is_in_the_tables_of_a_trial(ran: Ran) -> None:
@@ -71,10 +77,18 @@ def test_the_attack_is_in_the_tables_of_a_trial(ran: Ran) -> None:
     found = {(row["round"], row["metric"]): row["value"] for row in own}
     assert {round_ for round_, _ in found} == {2, 4}
     rounds = ran.read("rounds")
-    assert [row["attacked"] for row in rounds] == [False, False, True, True]  # before a round, and after the last one
+    assert [row["attacked"] for row in rounds] == [
+        False,
+        False,
+        True,
+        True,
+    ]  # before a round, and after the last one
     assert rounds[2]["mia_accuracy_global"] == found[2, "balanced_accuracy"]
     assert rounds[3]["mia_accuracy_global"] == found[4, "balanced_accuracy"]
-    for row, trained in ((rounds[2], 2), (rounds[3], 4)):  # a gap between two rates, of which one is TPR, one 1 - TNR
+    for row, trained in (
+        (rounds[2], 2),
+        (rounds[3], 4),
+    ):  # a gap between two rates, of which one is TPR, one 1 - TNR
         gap = found[trained, "tpr"] - (1 - found[trained, "tnr"])
         assert row["correctness_gap"] == pytest.approx(gap, abs=1e-12)
     assert {row["score"] for row in ran.read("scores")} == {-1.0, 1.0}
@@ -82,7 +96,11 @@ def test_the_attack_is_in_the_tables_of_a_trial(ran: Ran) -> None:
 
 def test_all_three_are_in_the_table_of_trials(ran: Ran) -> None:
     (row,) = ran.trials
-    assert (row["data.name"], row["aggregation.name"], row["attacks"]) == ("bars", "heavy_ball", "correctness")
+    assert (row["data.name"], row["aggregation.name"], row["attacks"]) == (
+        "bars",
+        "heavy_ball",
+        "correctness",
+    )
     for name in ("epsilon", "correctness_gap", "momentum_norm", "mia_accuracy_global"):
         assert row[name] == ran.record["metrics"][name]
     assert row["momentum_norm"] > 0
@@ -111,10 +129,20 @@ def test_their_metrics_and_labels_are_in_the_report(ran: Ran) -> None:
 def test_clients_learn_the_bars_and_choose_by_the_risk_of_the_attack(tmp_path: Path) -> None:
     run = {
         "rounds": 2,
-        "data": {"name": "bars", "clients": 10, "examples_per_client": 20, "split": {"minority_ratio": 0.3}},
+        "data": {
+            "name": "bars",
+            "clients": 10,
+            "examples_per_client": 20,
+            "split": {"minority_ratio": 0.3},
+        },
         "model": {"name": "mlp", "hidden": [16]},
         "training": {"lr": 0.2, "epochs": 3, "batch_size": 10, "clients_per_job": 4},
-        "clustering": {"name": "ifca_mir", "restarts": 1, "warm_start_rounds": 1, "signal": "correctness"},
+        "clustering": {
+            "name": "ifca_mir",
+            "restarts": 1,
+            "warm_start_rounds": 1,
+            "signal": "correctness",
+        },
         "aggregation": "heavy_ball",
         "attacks": [{"name": "correctness", "every": 1}],
     }
@@ -122,16 +150,25 @@ def test_clients_learn_the_bars_and_choose_by_the_risk_of_the_attack(tmp_path: P
     last = trial.rows("rounds").to_pylist()[-1]
     assert last["accuracy"] > 0.4  # of four classes
     assert all(0 <= risk <= 1 for risk in trial.state.published_risks)
-    for metric in ("correctness_gap", "momentum_norm"):  # the mean over models, and each model's own
-        assert last[metric] == pytest.approx((last[f"{metric}_majority"] + last[f"{metric}_minority"]) / 2)
-    assert last["mia_accuracy_majority"] == pytest.approx(0.5 + last["correctness_gap_majority"] / 2)
+    for metric in (
+        "correctness_gap",
+        "momentum_norm",
+    ):  # the mean over models, and each model's own
+        assert last[metric] == pytest.approx(
+            (last[f"{metric}_majority"] + last[f"{metric}_minority"]) / 2
+        )
+    assert last["mia_accuracy_majority"] == pytest.approx(
+        0.5 + last["correctness_gap_majority"] / 2
+    )
     assert 0.3 < last["risk_majority"] < 0.9  # from the scores alone, without a word in the attack
 
 
 def sent(updates: np.ndarray) -> ClientUpdates:
     """What the server holds of clipped ``updates`` [clients, d], which count alike."""
     count = len(updates)
-    return ClientUpdates(np.arange(count), np.full(count, 1 / count), updates.mean(axis=0, dtype=float), np.zeros(0))
+    return ClientUpdates(
+        np.arange(count), np.full(count, 1 / count), updates.mean(axis=0, dtype=float), np.zeros(0)
+    )
 
 
 def test_the_heavy_ball_is_the_algorithm_of_the_paper(examples: dict[str, Example]) -> None:
@@ -140,11 +177,16 @@ def test_the_heavy_ball_is_the_algorithm_of_the_paper(examples: dict[str, Exampl
     config, theta = module.Config(momentum=0.7), rng.normal(size=6).astype(np.float32)
     state, papers, velocity = module.begin(config, theta), theta.astype(float), np.zeros(6)
     for _ in range(5):
-        updates, noise = rng.normal(size=(3, 6)).astype(np.float32), rng.normal(size=6).astype(np.float32)
+        updates, noise = (
+            rng.normal(size=(3, 6)).astype(np.float32),
+            rng.normal(size=6).astype(np.float32),
+        )
         velocity = 0.7 * velocity + updates.mean(axis=0) + noise
         papers = papers + velocity
         moved, state, metrics = module.apply(config, state, theta, sent(updates))
-        assert metrics["momentum_norm"] == pytest.approx(np.linalg.norm(papers - theta - updates.mean(axis=0) - noise))
+        assert metrics["momentum_norm"] == pytest.approx(
+            np.linalg.norm(papers - theta - updates.mean(axis=0) - noise)
+        )
         theta = moved + noise
         assert theta == pytest.approx(papers, abs=1e-4)
 
@@ -154,7 +196,10 @@ def test_one_client_moves_the_heavy_ball_by_no_more_than_the_account_believes(
     examples: dict[str, Example], seed: int, clients: int, momentum: float
 ) -> None:
     module, rng = examples["aggregation"].module, np.random.default_rng(seed)
-    config, (before, theta) = module.Config(momentum=momentum), rng.normal(size=(2, 6)).astype(np.float32)
+    config, (before, theta) = (
+        module.Config(momentum=momentum),
+        rng.normal(size=(2, 6)).astype(np.float32),
+    )
     updates = rng.normal(size=(clients, 6))
     updates /= np.linalg.norm(updates, axis=1, keepdims=True)  # as long as a clip of 1 leaves them
     silent = updates.copy()

@@ -1,6 +1,7 @@
 """The pages tell the truth: commands parse, links and paths exist, fields and columns are as named.
 
-What CONTRIBUTING says of contracts and its examples is tested in test_contributing.py and test_contributing_run.py.
+What CONTRIBUTING says of contracts and its examples is tested in test_contributing.py and
+test_contributing_run.py.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ RESULTS = "docs/results.md"
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *READINGS)
 READERS_OWN = ("sweep.yaml", "pets.yaml", "a.yaml", "b.yaml")  # sweep files that the reader makes
 SET_UP = "pip install -q uv && uv run "
-COMMAND = re.compile(r"(?:\bfedpriv|python -m orchestrator)(?P<arguments>(?: (?:'[^']*'|[^\s'`|)]+))+)")
+COMMAND = re.compile(
+    r"(?:\bfedpriv|python -m orchestrator)(?P<arguments>(?: (?:'[^']*'|[^\s'`|)]+))+)"
+)
 
 
 # Commands, links and paths
 
 
 def test_the_first_two_commands_are_all_the_set_up_that_there_is() -> None:
-    lines = [line.strip() for line in page("README.md").splitlines() if line.strip().startswith(SET_UP)]
+    lines = [
+        line.strip() for line in page("README.md").splitlines() if line.strip().startswith(SET_UP)
+    ]
     assert lines == [f"{SET_UP}fedpriv run sweeps/quickstart.yaml", f"{SET_UP}pytest"]
 
 
@@ -72,10 +77,19 @@ def test_every_command_is_one_that_the_command_line_knows(arguments: str) -> Non
 
 
 def test_options_are_complete() -> None:
-    help_text = {name: command.format_help() for name, command in parser()._actions[-1].choices.items()}
+    help_text = {
+        name: command.format_help() for name, command in parser()._actions[-1].choices.items()
+    }
     assert set(help_text) == set(ORDER)
-    known = {word for text in help_text.values() for word in re.findall(r"--[a-z-]+", text)} - {"--help"}
-    told = {word for name in ("README.md", *READINGS) for text in code(name) for word in re.findall(r"--[a-z-]+", text)}
+    known = {word for text in help_text.values() for word in re.findall(r"--[a-z-]+", text)} - {
+        "--help"
+    }
+    told = {
+        word
+        for name in ("README.md", *READINGS)
+        for text in code(name)
+        for word in re.findall(r"--[a-z-]+", text)
+    }
     assert known <= told
 
 
@@ -89,7 +103,11 @@ def test_every_option_of_set_in_the_readme_fits_the_example(tmp_path: Path) -> N
 
 def test_every_relative_link_leads_somewhere() -> None:
     links = [(name, link) for name in PAGES for link in re.findall(r"\]\(([^)\s]+)\)", page(name))]
-    own = [(ROOT / name).parent / link.split("#")[0] for name, link in links if not link.startswith("https://")]
+    own = [
+        (ROOT / name).parent / link.split("#")[0]
+        for name, link in links
+        if not link.startswith("https://")
+    ]
     assert len(own) > 100 and [path for path in own if not path.exists()] == []
 
 
@@ -97,7 +115,12 @@ def test_every_relative_link_leads_somewhere() -> None:
 def test_every_path_exists(name: str) -> None:
     made = {match["path"] for match in FENCED.finditer(page(name))}
     top = {entry.name for entry in ROOT.iterdir()} - {"results"}  # of sweeps that were run here
-    paths = [word.rstrip("/") for text in code(name) for word in text.split() if word.split("/")[0] in top]
+    paths = [
+        word.rstrip("/")
+        for text in code(name)
+        for word in text.split()
+        if word.split("/")[0] in top
+    ]
     assert paths
     for path in set(paths) - made:
         assert (ROOT / path).exists(), path
@@ -112,9 +135,18 @@ def test_every_field_that_the_pages_name_is_one() -> None:
             above = f"{slot.key}.{name}" if slot.many else slot.key
             known |= {f"{above}.{field}" for field in [*module.Config.model_fields, "name"]}
     heads = {slot.key.split(".")[0] for slot in SLOTS} | {"resources", "curvature"}
-    words = [word.split("=")[0] for name in ("README.md", *READINGS) for text in code(name) for word in text.split()]
+    words = [
+        word.split("=")[0]
+        for name in ("README.md", *READINGS)
+        for text in code(name)
+        for word in text.split()
+    ]
     dotted = {text.removeprefix("base.") for text in words if re.fullmatch(r"[a-z_.]+", text)}
-    told = {text for text in dotted if "." in text and text.split(".")[0] in heads and ".parquet" not in text}
+    told = {
+        text
+        for text in dotted
+        if "." in text and text.split(".")[0] in heads and ".parquet" not in text
+    }
     assert len(told) > 40
     assert told <= known, told - known
 
@@ -137,7 +169,10 @@ def test_the_sweep_file_of_the_readme_is_eight_runs_and_shows_every_slot(tmp_pat
 
 # The tables that a run leaves behind
 
-ONE = ["sweep.clustering.name.grid_search=[ifca_mir]", "sweep.training.lr.grid_search=[0.2]"]  # of the trials of SWEEP
+ONE = [
+    "sweep.clustering.name.grid_search=[ifca_mir]",
+    "sweep.training.lr.grid_search=[0.2]",
+]  # of the trials of SWEEP
 TABLES = ("rounds", "clients", "attacks", "scores")
 
 
@@ -156,42 +191,58 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def columns(table: str) -> set[str]:
-    """The columns that the page on results names for ``table``: in the first cells of the section of that name."""
+    """The columns that the page on results names for ``table``: in the first cells of the
+    section of that name.
+    """
     section = page(RESULTS).split(f"\n## `{table}`\n")[1].split("\n## ")[0]
     cells = re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)
     return set(re.findall(r"`([a-z0-9_.]+)`", "".join(cells)))
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_page_on_results_names_the_columns_of_a_trials_tables(table: str, trained: dict[str, Path]) -> None:
+def test_the_page_on_results_names_the_columns_of_a_trials_tables(
+    table: str, trained: dict[str, Path]
+) -> None:
     told, found = columns(f"{table}.parquet"), set(pq.read_table(trained[table]).column_names)
     assert told <= found, "the page names columns that there are not"
     assert found <= told, "there are columns that the page does not name"
 
 
-def test_the_page_on_results_names_the_columns_of_the_table_of_trials(trained: dict[str, Path]) -> None:
+def test_the_page_on_results_names_the_columns_of_the_table_of_trials(
+    trained: dict[str, Path],
+) -> None:
     told, found = columns("trials.parquet"), set(pq.read_table(trained["trials"]).column_names)
     assert told <= found
-    assert found - {"training.lr"} <= told | columns("rounds.parquet")  # what is swept has a column, too
+    assert found - {"training.lr"} <= told | columns(
+        "rounds.parquet"
+    )  # what is swept has a column, too
 
 
-def test_the_page_on_metrics_is_made_of_what_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_metrics_is_made_of_what_is_declared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["list", "metrics"]) == 0
     assert capsys.readouterr().out == page("docs/metrics.md")
 
 
 @pytest.mark.parametrize("table", ["attacks", "defenses"])
-def test_the_tables_of_the_readme_are_made_of_what_is_declared(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_of_the_readme_are_made_of_what_is_declared(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["list", table]) == 0
     made = capsys.readouterr().out
     slots = [slot for slot in SLOTS if slot.many == (table == "attacks")]
     every = [name for slot in slots for name in components(slot.folder)]
     named = [name for name in every if f": {name}`" in made or f"| `{name}`" in made]
-    assert made.count("\n") == 2 + len(named) > 8  # attacks in one table, all others that are a defense in the other
+    assert (
+        made.count("\n") == 2 + len(named) > 8
+    )  # attacks in one table, all others that are a defense in the other
     assert f"\n\n{made}\n" in page("README.md")
 
 
-def test_the_table_of_guarantees_is_made_of_what_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_guarantees_is_made_of_what_is_declared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["list", "guarantees"]) == 0
     assert f"\n{capsys.readouterr().out}<!-- end of the list -->\n" in page("docs/guarantees.md")
 
@@ -211,5 +262,9 @@ def test_every_result_has_an_interval_or_says_that_it_is_one_run(name: str) -> N
     start = MEASURED.search(text)
     assert start, "there are results on this page"
     parts = re.split(r"\n\n(?!\|)|\n(?=\* )", text[start.start() :])
-    bare = [part for part in parts if RESULT.search(re.sub(r"`[^`]*`", "", part)) and not SURE.search(part)]
+    bare = [
+        part
+        for part in parts
+        if RESULT.search(re.sub(r"`[^`]*`", "", part)) and not SURE.search(part)
+    ]
     assert bare == []

@@ -1,4 +1,6 @@
-"""Imports run one way: the layers are stated here, and neither a room nor a file may be part of a circle."""
+"""Imports run one way: the layers are stated here, and neither a room nor a file may be part of
+a circle.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("datasets", "algorithms", "attacks", "orchestrator")
 
-# From the bottom up. A room may import from its own line only what is its own, and anything from the lines above it here.
+# From the bottom up. A room may import from its own line only what is its own, and anything from
+# the lines above it here.
 LAYERS = (
     ("datasets",),
     ("algorithms.core",),
@@ -24,7 +27,8 @@ LAYERS = (
     ("algorithms.interfaces",),
     ("algorithms.releases",),
     tuple(
-        f"algorithms.{slot}" for slot in ("models", "training", "clustering", "objectives", "aggregation", "privacy")
+        f"algorithms.{slot}"
+        for slot in ("models", "training", "clustering", "objectives", "aggregation", "privacy")
     ),
     ("algorithms.engine",),
     ("attacks",),
@@ -41,7 +45,11 @@ LAYERS = (
     ("orchestrator.cli",),
 )
 ROOMS = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-FREE = {"algorithms", "orchestrator", "orchestrator.__main__"}  # a package itself, which imports nothing that is ours
+FREE = {
+    "algorithms",
+    "orchestrator",
+    "orchestrator.__main__",
+}  # a package itself, which imports nothing that is ours
 
 Import = tuple[str, str]  # who imports, and what: dotted names of modules
 
@@ -53,7 +61,11 @@ def module_name(path: Path) -> str:
 
 @cache
 def modules() -> dict[str, Path]:
-    return {module_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
+    return {
+        module_name(path): path
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
 
 
 def imported(name: str, tree: ast.AST) -> Iterator[str]:
@@ -104,7 +116,10 @@ def upward(edges: frozenset[Import]) -> list[str]:
     return [
         f"{one} imports {other}"
         for one, other in sorted(edges)
-        if (here := room(one)) and (there := room(other)) and here != there and ROOMS[there] >= ROOMS[here]
+        if (here := room(one))
+        and (there := room(other))
+        and here != there
+        and ROOMS[there] >= ROOMS[here]
     ]
 
 
@@ -127,7 +142,11 @@ def test_no_module_is_part_of_a_circle() -> None:
 def test_mathematics_knows_neither_ray_nor_mlflow_nor_the_terminal() -> None:
     banned = re.compile(r"^ *(?:import|from) (ray|mlflow|rich|orchestrator)\b", re.MULTILINE)
     pure = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
-    assert [name for name, text in pure.items() if not name.startswith("orchestrator") and banned.search(text)] == []
+    assert [
+        name
+        for name, text in pure.items()
+        if not name.startswith("orchestrator") and banned.search(text)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -147,9 +166,14 @@ def test_a_circle_is_found() -> None:
 
 
 SLOW = {"torch", "torchvision", "ray", "mlflow"}
-EVERY = "from datasets.components import components; from orchestrator.config import run, sweep_file; "
+EVERY = (
+    "from datasets.components import components; from orchestrator.config import run, sweep_file; "
+)
 EVERY += "found = {slot.key: components(slot.folder) for slot in run.SLOTS}"
-DIGITS = f"{EVERY}; of = found['data']['digits']; of.load(of.Config(), __import__('pathlib').Path('nowhere'))"
+DIGITS = (
+    f"{EVERY}; of = found['data']['digits']; of.load(of.Config(), "
+    "__import__('pathlib').Path('nowhere'))"
+)
 
 
 @pytest.mark.parametrize(
@@ -162,5 +186,7 @@ DIGITS = f"{EVERY}; of = found['data']['digits']; of.load(of.Config(), __import_
 )
 def test_nothing_slow_is_imported_before_it_is_needed(code: str, slow: set[str]) -> None:
     code = f"import sys; {code}; print(sorted({slow | SLOW} & {{*sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert done.stdout == "[]\n"

@@ -33,7 +33,17 @@ from orchestrator.report.verdicts import (
 )
 from tests.support.arranged import printed
 from tests.support.audit_oracles import comparison
-from tests.support.measured import Rows, beyond_classes, differences, measured, of, shown, signed, stated, words
+from tests.support.measured import (
+    Rows,
+    beyond_classes,
+    differences,
+    measured,
+    of,
+    shown,
+    signed,
+    stated,
+    words,
+)
 from tests.support.pages import ROOT
 
 KEYS = ["clustering.name", "data.split.minority_ratio", "seed"]
@@ -61,9 +71,13 @@ TEN_SEEDS = f"sweep.seed.grid_search={[*range(42, 52)]}"
         ("finp_har_20", "finp_har", ["base.curvature.examples=20", TEN_SEEDS]),
     ],
 )
-def test_what_was_measured_is_the_run_of_a_sweep_file(name: str, sweep: str, sets: list[str]) -> None:
+def test_what_was_measured_is_the_run_of_a_sweep_file(
+    name: str, sweep: str, sets: list[str]
+) -> None:
     trials = measured(name)
-    assert set(trials["id"]) == {trial_id(run) for run in load_sweep(ROOT / "sweeps" / f"{sweep}.yaml", sets).runs}
+    assert set(trials["id"]) == {
+        trial_id(run) for run in load_sweep(ROOT / "sweeps" / f"{sweep}.yaml", sets).runs
+    }
     assert set(trials["status"]) == {"finished"}
 
 
@@ -71,7 +85,9 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- quickstart output -->\n(.*?)\n\n", text, re.DOTALL)
     told = [line.removeprefix("    ").rstrip() for line in block.splitlines()]
-    made = data.results(Path("quickstart"), data.rows(measured("quickstart").to_dict("records")), KEYS, {})
+    made = data.results(
+        Path("quickstart"), data.rows(measured("quickstart").to_dict("records")), KEYS, {}
+    )
     assert told == [line.rstrip() for line in printed(made, WIDTH).rstrip().splitlines()]
 
 
@@ -79,7 +95,9 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
 
 
 def deciding(cell: str) -> str:
-    """The verdict of the first reading that decides, from those of a claim such as "all examples: supported; ..."."""
+    """The verdict of the first reading that decides, from those of a claim such as "all
+    examples: supported; ...".
+    """
     found = [one.split(": ")[-1].removeprefix(f"{OTHER_BASELINE}, ") for one in cell.split("; ")]
     return next((one for one in found if one in DECIDED), found[0])
 
@@ -87,7 +105,9 @@ def deciding(cell: str) -> str:
 @stated("README.md")
 def test_how_many_claims_are_decided() -> Iterator[str]:
     text = words("docs/verdicts.md")
-    claims, decided = re.findall(r"(\d+) claims: (\d+) are decided in at least one reading", text)[0]
+    claims, decided = re.findall(r"(\d+) claims: (\d+) are decided in at least one reading", text)[
+        0
+    ]
     words_of = {
         SUPPORTED: "supported",
         IN_PART: "supported in part",
@@ -99,10 +119,15 @@ def test_how_many_claims_are_decided() -> Iterator[str]:
     counts = {verdict: best.count(verdict) for verdict in words_of}
     assert len(best) == int(claims) and sum(counts.values()) == int(decided)
     *parts, last = (f"{counts[verdict]} {word}" for verdict, word in words_of.items())
-    yield f"Of [{claims} claims](docs/verdicts.md), {int(claims) - 2} of the three papers and two controls of ours"
+    yield (
+        f"Of [{claims} claims](docs/verdicts.md), {int(claims) - 2} of the three papers and two "
+        "controls of ours"
+    )
     yield f"{decided} are decided so far: {', '.join(parts)}, and {last}"
     lines = (ROOT / "docs" / "verdicts.md").read_text().splitlines()
-    effects = [line for line in lines if line.startswith("| ") and CONTRADICTED in line.split(" | ")[-1]]
+    effects = [
+        line for line in lines if line.startswith("| ") and CONTRADICTED in line.split(" | ")[-1]
+    ]
     near = sum("| yes |" in line for line in effects)
     yield f"{len(effects)} are contradicted as printed, {near} of which a single run can still show"
     marked = sum(line.endswith(f" {MARK} |") for line in lines)
@@ -112,23 +137,41 @@ def test_how_many_claims_are_decided() -> Iterator[str]:
 @stated("README.md")
 def test_what_the_bullets_say_of_verdicts() -> Iterator[str]:
     trials, _ = read_trials([ROOT / "docs" / "measured"])
-    parts = {(part.claim, part.label): part for verdict in verdicts(trials) for part in verdict.parts}
-    losses = [parts["finp/loss_cov", f"{name}, all examples"] for name in ("FinP_client", "FinP (PCA)", "FinP (ALA)")]
-    assert {part.verdict for part in losses} <= {SUPPORTED, LARGER} and all(part.other_baseline for part in losses)
-    open_claims = ("finp/exposure_cov", "finp/rank_agreement")  # and docs/finp.md says it of the second
-    assert {part.verdict for (claim, _), part in parts.items() if claim in open_claims} == {INCONCLUSIVE}
+    parts = {
+        (part.claim, part.label): part for verdict in verdicts(trials) for part in verdict.parts
+    }
+    losses = [
+        parts["finp/loss_cov", f"{name}, all examples"]
+        for name in ("FinP_client", "FinP (PCA)", "FinP (ALA)")
+    ]
+    assert {part.verdict for part in losses} <= {SUPPORTED, LARGER} and all(
+        part.other_baseline for part in losses
+    )
+    open_claims = (
+        "finp/exposure_cov",
+        "finp/rank_agreement",
+    )  # and docs/finp.md says it of the second
+    assert {part.verdict for (claim, _), part in parts.items() if claim in open_claims} == {
+        INCONCLUSIVE
+    }
     costs = [parts["finp/accuracy", f"FinP ({name}), all examples"] for name in ("ALA", "PCA")]
-    assert [part.verdict for part in costs] == [BEYOND, BEYOND] and {part.effect.margin for part in costs} == {0.02}
+    assert [part.verdict for part in costs] == [BEYOND, BEYOND] and {
+        part.effect.margin for part in costs
+    } == {0.02}
     yield "two points of accuracy (our bound; {:.1f} and {:.1f} are printed)".format(
         *(-100 * part.effect.printed for part in costs)
     )
     grown = [
-        parts["metric_privacy/client_inference", f"FedOpt, {name}, bf16"] for name in ("metric privacy", "global-DP")
+        parts["metric_privacy/client_inference", f"FedOpt, {name}, bf16"]
+        for name in ("metric privacy", "global-DP")
     ]
     assert {(part.verdict, part.other_baseline) for part in grown} == {(LARGER, True)}
     times = [part.effect.mean / part.effect.printed for part in grown]
     yield f"by {times[0]:.0f} to {times[1]:.0f} times what is printed"
-    yield f"from a baseline of −{-grown[0].baseline:.3f} where {grown[0].printed_baseline:.3f} is printed"
+    yield (
+        f"from a baseline of −{-grown[0].baseline:.3f} where {grown[0].printed_baseline:.3f} is "
+        "printed"
+    )
 
 
 # The first command
@@ -136,7 +179,9 @@ def test_what_the_bullets_say_of_verdicts() -> Iterator[str]:
 
 def quickstart(name: str, ratio: float) -> Rows:
     trials = measured("quickstart")
-    return trials[(trials["clustering.name"] == name) & (trials["data.split.minority_ratio"] == ratio)]
+    return trials[
+        (trials["clustering.name"] == name) & (trials["data.split.minority_ratio"] == ratio)
+    ]
 
 
 @stated("README.md")
@@ -145,13 +190,20 @@ def test_the_readme() -> Iterator[str]:
     small, large = (shown(ifca[f"calibrated_auc_{group}"]) for group in ("minority", "majority"))
     yield f"an AUC of {small} on the minority's examples and {large} on the majority's"
     change = differences(mir, ifca, "calibrated_auc_minority")
-    yield f"changes the calibrated attack's AUC on the minority by {signed(change)} with 10 % minority"
-    more = differences(quickstart("ifca_mir", 0.3), quickstart("ifca", 0.3), "calibrated_auc_minority")
+    yield (
+        f"changes the calibrated attack's AUC on the minority by {signed(change)} with 10 % "
+        "minority"
+    )
+    more = differences(
+        quickstart("ifca_mir", 0.3), quickstart("ifca", 0.3), "calibrated_auc_minority"
+    )
     yield f"minority, and by {signed(more)} with 30 %"
     yield f"(by {signed(differences(mir, ifca, 'violations'), 1)} with 10 %)"
     worst, chance = ifca["mia_auc_worst"], ifca["mia_auc_worst_null"]
     yield f"the larger of its two models' AUCs is {shown(worst)}"
-    yield f"would give {chance.mean():.3f} by chance (difference {signed((worst - chance).tolist())})"
+    yield (
+        f"would give {chance.mean():.3f} by chance (difference {signed((worst - chance).tolist())})"
+    )
 
 
 @stated("docs/quickstart.md")
@@ -167,47 +219,74 @@ def test_the_quickstart() -> Iterator[str]:
     yield f"it is {shown(worst)}, where {chance.mean():.3f} is expected by chance"
     both = " and ".join(shown(few[f"calibrated_auc_{group}"]) for group in ("minority", "majority"))
     yield f"With 30 % minority it is {both}"
-    own = " and ".join(shown(ifca[f"calibrated_run_auc_{group}"]) for group in ("minority", "majority"))
+    own = " and ".join(
+        shown(ifca[f"calibrated_run_auc_{group}"]) for group in ("minority", "majority")
+    )
     yield f"AUC with 10 % minority is {own}"
     yield f"the shadow attack has an AUC of {shown(ifca['mia_auc_worst'])} with 10 % minority"
     yield f"it would still have {ifca['mia_auc_worst_null'].mean():.3f}"
     assert (ifca["mia_auc_worst"] == ifca["mia_auc_minority"]).all()  # the model is the minority's
-    (rest, p_rest), (none, p_none) = ((v, paired_test(v)) for v in (
-        (rows["mia_auc_worst"] - rows["mia_auc_worst_null"]).tolist() for rows in (ifca, few)))  # fmt: skip
+    (rest, p_rest), (none, p_none) = (
+        (v, paired_test(v))
+        for v in (
+            (rows["mia_auc_worst"] - rows["mia_auc_worst_null"]).tolist() for rows in (ifca, few)
+        )
+    )
     assert p_rest < 0.05 < p_none
     yield f"Of the rest, {signed(rest)}, p is {p_rest:.3f}"
     yield f"it is {signed(none)} (p = {p_none:.3f})"
     risks = [
-        f"{shown(ifca[one])}, by chance {ifca[f'{one}_null'].mean():.3f}" for one in ("risk_minority", "risk_majority")
+        f"{shown(ifca[one])}, by chance {ifca[f'{one}_null'].mean():.3f}"
+        for one in ("risk_minority", "risk_majority")
     ]
     yield f"the risk is {risks[0]}; on the majority's it is {risks[1]}"
     violated, guessed = of(ifca["violations"]), ifca["violations_null"].mean()
     assert max(0.0, violated.low) < guessed < violated.high
-    yield f"there are {violated.mean:.1f} on average (0 to {violated.high:.1f}), and {guessed:.1f} by chance"
-    rows = {key: quickstart(*key) for key in product(("ifca", "ifca_mir", "random_migration"), (0.1, 0.3))}
-    above = {key: (row["violations"] - row["violations_null"]).tolist() for key, row in rows.items()}
+    yield (
+        f"there are {violated.mean:.1f} on average (0 to {violated.high:.1f}), and "
+        f"{guessed:.1f} by chance"
+    )
+    rows = {
+        key: quickstart(*key)
+        for key in product(("ifca", "ifca_mir", "random_migration"), (0.1, 0.3))
+    }
+    above = {
+        key: (row["violations"] - row["violations_null"]).tolist() for key, row in rows.items()
+    }
     p = {key: paired_test(values) for key, values in above.items()}
     after = dict(zip(p, holm(list(p.values())), strict=True))
     least = min(p, key=p.__getitem__)
     assert min(after.values()) > 0.05 and least == ("ifca_mir", 0.3)
-    yield f"by {signed(above[least], 1)} (p = {p[least]:.3f}, after Holm's correction over the six {after[least]:.3f})"
+    yield (
+        f"by {signed(above[least], 1)} (p = {p[least]:.3f}, after Holm's correction over the "
+        f"six {after[least]:.3f})"
+    )
     yield f"on average {mir['moved_minority'].mean():.1f} of the 4 minority clients have moved"
     changed = differences(mir, ifca, "violations")
     assert estimate(changed).half > abs(estimate(changed).mean)
     yield f"the violations by {signed(changed, 1)} (p = {paired_test(changed):.2f})"
-    for name, what in (("calibrated_auc_minority", "AUC on the minority"), ("risk_minority", "its risk"), (
-            "accuracy_minority", "its accuracy")):  # fmt: skip
+    for name, what in (
+        ("calibrated_auc_minority", "AUC on the minority"),
+        ("risk_minority", "its risk"),
+        ("accuracy_minority", "its accuracy"),
+    ):
         values = differences(mir, ifca, name)
         yield f"{what} by {signed(values)} (p = {paired_test(values):.2f})"
     other = differences(quickstart("random_migration", 0.1), ifca, "violations")
     yield f"The control changes the violations by {signed(other, 1)}"
     every = measured("audit_attacks")
     own16 = every[every["run"] == "audit-ifca"]
-    minority, majority = (shown(aucs(own16, "calibrated_mia", "headline", name)) for name in ("minority", "majority"))
-    yield f"With 16 it has an AUC of {minority} on the minority's records and {majority} on the majority's"
+    minority, majority = (
+        shown(aucs(own16, "calibrated_mia", "headline", name)) for name in ("minority", "majority")
+    )
+    yield (
+        f"With 16 it has an AUC of {minority} on the minority's records and {majority} on the "
+        "majority's"
+    )
 
 
-# Audits: the attacks of the table's columns, and which of their rows; name in the table, run, privacy component, model
+# Audits: the attacks of the table's columns, and which of their rows; name in the table, run,
+# privacy component, model
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("shadow_mia", "auc"),
@@ -231,7 +310,9 @@ LIBRARIES = "fedpriv", "LeakPro", "TensorFlow Privacy", "ML Privacy Meter", "jax
 
 
 def aucs(rows: Rows, attack: str, which: str, model: str) -> list[float]:
-    """One AUC for each seed in which somebody uses the model; of attacks on single clients their mean."""
+    """One AUC for each seed in which somebody uses the model; of attacks on single clients their
+    mean.
+    """
     unused = rows[(rows["metric"] == f"auc_model_{model}") & rows["value"].isna()]["seed"]
     own = rows[(rows["attack"] == attack) & ((attack == "fedmia") | ~rows["seed"].isin(unused))]
     target, metric = {
@@ -255,20 +336,37 @@ def test_audits() -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
     for method in table["fedpriv"]:
         of_method = [table[one].get(method) for one in LIBRARIES]
-        cells = [f"{one['auc']:.3f} ({one['tpr_at_1_fpr']:.3f})" if one else "" for one in of_method]
+        cells = [
+            f"{one['auc']:.3f} ({one['tpr_at_1_fpr']:.3f})" if one else "" for one in of_method
+        ]
         yield f"| {method} | {' | '.join(cells)} |"
-    yield from (f"{table[library]['lira']['epsilon_one_run']:.4f}" for library in ("fedpriv", "jax_privacy"))
+    yield from (
+        f"{table[library]['lira']['epsilon_one_run']:.4f}" for library in ("fedpriv", "jax_privacy")
+    )
 
 
-FURTHER = ("calibrated_auc", "calibrated_informia_auc", "calibrated_stacking_auc", "calibrated_strongest_auc",
-           "calibrated_pmia_auc", "slope_auc", "slope_mean_auc", "slope_model_auc", "slope_model_mean_auc")  # fmt: skip
+FURTHER = (
+    "calibrated_auc",
+    "calibrated_informia_auc",
+    "calibrated_stacking_auc",
+    "calibrated_strongest_auc",
+    "calibrated_pmia_auc",
+    "slope_auc",
+    "slope_mean_auc",
+    "slope_model_auc",
+    "slope_model_mean_auc",
+)
 
 
 @stated("docs/auditing.md")
 def test_scores_that_cost_no_training() -> Iterator[str]:
     trials = measured("audit_quickstart")
     for name, row in (("none", "audit_quickstart"), ("global_dp", "the same, global-DP")):
-        yield f"| {row} | {' | '.join(shown(trials[trials['privacy.name'] == name][one]) for one in FURTHER)} |"
+        yield (
+            f"| {row} | "
+            f"{' | '.join(shown(trials[trials['privacy.name'] == name][one]) for one in FURTHER)} "
+            "|"
+        )
 
 
 @stated("sweeps/audit_quickstart.yaml")
@@ -283,7 +381,10 @@ def test_the_audit_quickstart() -> Iterator[str]:
     yield f"for {plain['accuracy'].mean() - means['accuracy']:.2f} of accuracy"
     assert means["fedmia_auc"] > plain["fedmia_auc"].mean()
     yield "and not FedMIA's"
-    yield f"(epsilon {math.ceil(means['epsilon'])}) is what canaries find, {means['epsilon_audit']:.0f}"
+    yield (
+        f"(epsilon {math.ceil(means['epsilon'])}) is what canaries find, "
+        f"{means['epsilon_audit']:.0f}"
+    )
 
 
 @stated("sweeps/dp_sgd_sia.yaml")
@@ -292,14 +393,25 @@ def test_dp_sgd_and_source_inference() -> Iterator[str]:
     noise = [json.loads(one).get("noise_multiplier") for one in trials["training"]]
     plain, clipped, noisy = (trials[[one == z for one in noise]] for z in (None, 0.0, 2.0))
     yield f"finds the owner in {shown(plain['sia_mean'])} with plain training"
-    yield f"in {shown(noisy['sia_mean'])} at the largest noise (epsilon {noisy['epsilon_example'].mean():.1f}"
+    yield (
+        f"in {shown(noisy['sia_mean'])} at the largest noise (epsilon "
+        f"{noisy['epsilon_example'].mean():.1f}"
+    )
     change = estimate(differences(noisy, plain, "sia_mean"))
-    yield f"the difference, {change.mean:+.3f}, has an interval from {change.low:+.3f} to {change.high:+.3f}"
+    yield (
+        f"the difference, {change.mean:+.3f}, has an interval from {change.low:+.3f} to "
+        f"{change.high:+.3f}"
+    )
     yield f"exceeds it (owners permuted within classes) {falls(noisy, plain)}"
     cost = estimate(differences(plain, noisy, "accuracy"))
     yield f"accuracy falls by {cost.mean:.3f} ({cost.low:.3f} to {cost.high:.3f})"
-    with_plain, with_noise, with_clip = (one["fedmia_auc"].mean() for one in (plain, noisy, clipped))
-    yield f"from {with_plain:.3f} to {with_noise:.3f}; but clipping alone, without noise, takes as much"
+    with_plain, with_noise, with_clip = (
+        one["fedmia_auc"].mean() for one in (plain, noisy, clipped)
+    )
+    yield (
+        f"from {with_plain:.3f} to {with_noise:.3f}; but clipping alone, without noise, takes "
+        "as much"
+    )
     loss = signed(differences(clipped, plain, "accuracy")).split()[0].removeprefix("−")
     yield f"({with_clip:.3f}) for {loss} of accuracy"
 
@@ -308,7 +420,9 @@ def falls(noisy: Rows, plain: Rows, comma: str = ", by") -> str:
     """What source inference finds beyond the mix of classes under DP-SGD, beside plain training."""
     before, after = map(beyond_classes, (plain, noisy))
     by = shown(differences(before, after, "sia_mean"))
-    return f"falls from {before['sia_mean'].mean():.3f} to {after['sia_mean'].mean():.3f}{comma} {by}"
+    return (
+        f"falls from {before['sia_mean'].mean():.3f} to {after['sia_mean'].mean():.3f}{comma} {by}"
+    )
 
 
 @stated("docs/auditing.md")
@@ -318,7 +432,10 @@ def test_dp_sgd_and_what_exceeds_the_mix_of_classes() -> Iterator[str]:
     lost = shown(differences(plain, private, "sia_mean"))
     yield f"on UCI HAR by {lost} of {plain['sia_mean'].mean():.3f} ({len(private)} pairs"
     cost = shown(differences(plain, private, "accuracy_last5_mean"))
-    yield f"is halved, {falls(private, plain, ' (by').removeprefix('falls ')}), for {cost} of accuracy"
+    yield (
+        f"is halved, {falls(private, plain, ' (by').removeprefix('falls ')}), for {cost} of "
+        "accuracy"
+    )
     trials = measured("dp_sgd_sia")
     noise = [json.loads(one).get("noise_multiplier") for one in trials["training"]]
     plain, noisy = (trials[[one == z for one in noise]] for z in (None, 2.0))
@@ -329,7 +446,10 @@ def test_dp_sgd_and_what_exceeds_the_mix_of_classes() -> Iterator[str]:
 PRECISION = {
     ("precision_mri", "none"): "MRI, FedAvg, two rounds of five epochs",
     ("precision_mri", "metric_privacy"): "the same with metric privacy",
-    ("precision_mnist", "none"): "MNIST CNN, IFCA-MIR, 20 clients with 50 images, eight rounds of three epochs",
+    (
+        "precision_mnist",
+        "none",
+    ): "MNIST CNN, IFCA-MIR, 20 clients with 50 images, eight rounds of three epochs",
     ("precision_cnn", "none"): "CIFAR CNN, FedAvg, two rounds of five epochs",
 }
 
@@ -341,15 +461,23 @@ def test_bf16_beside_float32() -> Iterator[str]:
         rows = measured(name)
         precision = rows["run"].map(lambda run: json.loads(run)["training"]["precision"])
         kind = rows["run"].map(lambda run: json.loads(run)["privacy"]["name"])
-        bf16, plain = (rows[(precision == value) & (kind == privacy)] for value in ("bf16", "float32"))
-        found[name, privacy] = lambda metric, bf16=bf16, plain=plain: shown(differences(bf16, plain, metric))
+        bf16, plain = (
+            rows[(precision == value) & (kind == privacy)] for value in ("bf16", "float32")
+        )
+        found[name, privacy] = lambda metric, bf16=bf16, plain=plain: shown(
+            differences(bf16, plain, metric)
+        )
         cells = map(found[name, privacy], ("accuracy", "test_accuracy", "auc_micro", "loss"))
         yield f"| {run} | {len(bf16)} | {' | '.join(cells)} |"
     yield f"is {found['precision_mri', 'metric_privacy']('distance')} larger in bf16"
-    accuracy, auc = (found["precision_mnist", "none"](metric) for metric in ("mia_accuracy", "mia_auc"))
+    accuracy, auc = (
+        found["precision_mnist", "none"](metric) for metric in ("mia_accuracy", "mia_auc")
+    )
     yield f"the shadow attack's accuracy differs by {accuracy}, its AUC by {auc}"
     clients = measured("precision_mnist_clients")
-    chosen = clients.pivot(index=["seed", "round", "client"], columns="training.precision", values="cluster")
+    chosen = clients.pivot(
+        index=["seed", "round", "client"], columns="training.precision", values="cluster"
+    )
     assert len(chosen) == 1280 and (chosen["bf16"] == chosen["float32"]).all()
     sia, eod = (found["precision_cnn", "none"](metric) for metric in ("sia_mean", "eod"))
     yield f"source inference differs by {sia}, EOD by {eod}"

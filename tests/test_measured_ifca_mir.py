@@ -1,4 +1,6 @@
-"""What the page on IFCA-MIR says was measured: the search for a regime in which it helps, limits, and what moves tell."""
+"""What the page on IFCA-MIR says was measured: the search for a regime in which it helps,
+limits, and what moves tell.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ METHODS = {
 SETTINGS = ["data.split.minority_ratio", "data.examples_per_client"]
 
 
-def chosen(trials: Rows, name: str, scale: str | None, preference: str | None, beta: float | None) -> Rows:
+def chosen(
+    trials: Rows, name: str, scale: str | None, preference: str | None, beta: float | None
+) -> Rows:
     """The trials of one way to choose a model."""
     wanted = {"name": name, "scale": scale, "preference": preference, "beta": beta}
     wanted = {key: value for key, value in wanted.items() if value is not None}
@@ -45,22 +49,31 @@ def test_the_search() -> Iterator[str]:
     p = {name: paired_test(values) for name, values in raw.items()}
     corrected = dict(zip(p, holm(list(p.values())), strict=True))
     moved = {
-        name: [rows[f"moved_{group}"].mean() for group in ("majority", "minority")] for name, rows in found.items()
+        name: [rows[f"moved_{group}"].mean() for group in ("majority", "minority")]
+        for name, rows in found.items()
     }
     for name, rows in found.items():  # differences from IFCA, averaged over the nine settings
-        others = [signed(by_seed(rows, ifca, f"{metric}")) for metric in (
-            "risk_minority", "accuracy_minority", "accuracy_majority")]  # fmt: skip
+        others = [
+            signed(by_seed(rows, ifca, f"{metric}"))
+            for metric in ("risk_minority", "accuracy_minority", "accuracy_majority")
+        ]
         cells = [signed(raw[name], 1), f"{p[name]:.3f}, {corrected[name]:.3f}", *others]
         yield f"| {name} | {' | '.join(cells)} | {moved[name][0]:.1f}, {moved[name][1]:.1f} |"
     extreme = min(corrected, key=lambda name: corrected[name])
     assert corrected[extreme] > 0.05 and extreme == "normalized, β 1"
     yield f"by {signed(raw[extreme], 1)} (Holm's p = {corrected[extreme]:.3f})"
-    yield f"changes the minority's accuracy by {signed(by_seed(found[extreme], ifca, 'accuracy_minority'))}"
+    yield (
+        "changes the minority's accuracy by "
+        f"{signed(by_seed(found[extreme], ifca, 'accuracy_minority'))}"
+    )
     proper = [name for name in METHODS if name not in (extreme, "random migration")]
     ends = sorted(round(sum(raw[name]) / 5, 1) + 0.0 for name in proper)
     yield f"between {ends[0]} and {ends[-1]} on average".replace("-", "−")
     yield f"Holm's p is {min(corrected[name] for name in proper):.3f} or more"
-    yield f"{min(moved[name][1] for name in proper):.1f} to {max(moved[name][1] for name in proper):.1f} per run"
+    yield (
+        f"{min(moved[name][1] for name in proper):.1f} to "
+        f"{max(moved[name][1] for name in proper):.1f} per run"
+    )
     by_ratio = ifca.groupby(["seed", "data.split.minority_ratio"])["risk_minority"].mean().unstack()
     trend = [float(value) for value in by_ratio[0.1] - by_ratio[0.3]]
     yield f"{signed(trend)} (p = {paired_test(trend):.3f})"
@@ -68,15 +81,29 @@ def test_the_search() -> Iterator[str]:
     yield f"{shown(gaps['loss_gap'], 1)} nats"
     yield f"risks differ by {shown(gaps['risk_gap'], 2)}"
     violations = ifca.set_index([*SETTINGS, "seed"])["violations"]
-    each = [rows.set_index([*SETTINGS, "seed"])["violations"] - violations for rows in found.values()]
-    regimes = [paired_test(list(map(float, part))) for one in each for _, part in one.groupby(level=SETTINGS)]
-    yield f"the smallest of the {len(regimes)} p values is {min(regimes):.3f}, {min(holm(regimes)):.2f} after Holm's correction"
+    each = [
+        rows.set_index([*SETTINGS, "seed"])["violations"] - violations for rows in found.values()
+    ]
+    regimes = [
+        paired_test(list(map(float, part)))
+        for one in each
+        for _, part in one.groupby(level=SETTINGS)
+    ]
+    yield (
+        f"the smallest of the {len(regimes)} p values is {min(regimes):.3f}, "
+        f"{min(holm(regimes)):.2f} after Holm's correction"
+    )
     for (ratio, examples), own in ifca.groupby(SETTINGS):  # the exposure of small groups
-        cells = [shown(own[name]) for name in ("risk_minority", "risk_majority", "accuracy_minority")]
+        cells = [
+            shown(own[name]) for name in ("risk_minority", "risk_majority", "accuracy_minority")
+        ]
         violated = of(own["violations"])
         low = f"{max(0.0, violated.low):.1f} to {violated.high:.1f}"
         counts = f"{violated.mean:.1f}, {low} ({own['violations_null'].mean():.1f})"
-        yield f"| {ratio} | {examples} | {' | '.join(cells)} | {counts} | {own['purity'].mean():.2f} |"
+        yield (
+            f"| {ratio} | {examples} | {' | '.join(cells)} | {counts} | "
+            f"{own['purity'].mean():.2f} |"
+        )
 
 
 LIMITS = {
@@ -90,7 +117,11 @@ CONTROL: dict[str, float | str] = {"name": "random_migration", "scale": "normali
 
 def limited(trials: Rows, choice: dict[str, float | str]) -> Rows:
     """The trials with one limit on leaving a model."""
-    wanted = {"name": "ifca_mir", "clusters": 2} | ({} if "name" in choice else {"scale": "normalized"}) | choice
+    wanted = (
+        {"name": "ifca_mir", "clusters": 2}
+        | ({} if "name" in choice else {"scale": "normalized"})
+        | choice
+    )
     return trials[[json.loads(text) == wanted for text in trials["clustering"]]]
 
 
@@ -98,9 +129,14 @@ def limited(trials: Rows, choice: dict[str, float | str]) -> Rows:
 def test_limits_on_leaving() -> Iterator[str]:
     trials = measured("ifca_mir_balance")
     above = trials["mia_auc_worst"] - trials["mia_auc_worst_null"]
-    trials = trials.assign(smaller=trials[["clients_minority", "clients_majority"]].min(axis=1), above=above)
+    trials = trials.assign(
+        smaller=trials[["clients_minority", "clients_majority"]].min(axis=1), above=above
+    )
     free = limited(trials, {})
-    controls: dict[str, dict[str, float | str]] = {"IFCA": {"name": "ifca"}, "random migration": CONTROL}
+    controls: dict[str, dict[str, float | str]] = {
+        "IFCA": {"name": "ifca"},
+        "random migration": CONTROL,
+    }
     for name, choice in (controls | {"IFCA-MIR": {}} | LIMITS).items():
         own = limited(trials, choice)
         assert len(own) == 25
@@ -110,16 +146,27 @@ def test_limits_on_leaving() -> Iterator[str]:
         yield f"| {name} | {own['smaller'].mean():.1f} | {worst:.3f} ({chance:.3f}) {rest}"
 
     def p_values(rows: Rows, metric: str) -> list[float]:
-        return [paired_test(differences(limited(rows, limit), limited(rows, {}), metric)) for limit in LIMITS.values()]
+        return [
+            paired_test(differences(limited(rows, limit), limited(rows, {}), metric))
+            for limit in LIMITS.values()
+        ]
 
-    tenth, price = (limited(trials, LIMITS[name]) for name in ("at most a tenth leaves", "price 0.2"))
-    kept = [signed(differences(own, free, "smaller"), 1).removeprefix("+") for own in (tenth, price)]
+    tenth, price = (
+        limited(trials, LIMITS[name]) for name in ("at most a tenth leaves", "price 0.2")
+    )
+    kept = [
+        signed(differences(own, free, "smaller"), 1).removeprefix("+") for own in (tenth, price)
+    ]
     yield f"in the smaller model**: {kept[0]} and {kept[1]} more"
     emptied = [int((own["smaller"] == 0).sum()) for own in (free, tenth, price)]
     assert emptied[1] == emptied[2]
-    yield f"It emptied in {emptied[0]} of {len(free)} seeds without limits and in {emptied[1]} with either"
+    yield (
+        f"It emptied in {emptied[0]} of {len(free)} seeds without limits and in {emptied[1]} "
+        "with either"
+    )
     beyond = [
-        f"{signed(differences(own, free, 'above'))} (p = {paired_test(differences(own, free, 'above')):.3f})"
+        f"{signed(differences(own, free, 'above'))} (p = "
+        f"{paired_test(differences(own, free, 'above')):.3f})"
         for own in (tenth, price)
     ]
     yield f"Above chance it differs by {' and '.join(beyond)}"
@@ -133,10 +180,18 @@ def test_limits_on_leaving() -> Iterator[str]:
     yield f"from each other by {signed(apart, 1)} (p = {paired_test(apart):.2f})"
     null = [f"{-fmean(differences(own, ifca, 'violations_null')):.1f}" for own in (free, random)]
     yield f"fall by {' and '.join(null)}"
-    costs = [signed(differences(own, ifca, "accuracy_minority")).removeprefix("−") for own in (free, random)]
+    costs = [
+        signed(differences(own, ifca, "accuracy_minority")).removeprefix("−")
+        for own in (free, random)
+    ]
     yield f"The minority's accuracy falls by {' and '.join(costs)}"
-    more = [signed(differences(own, free, "violations"), 1).removeprefix("+") for own in (tenth, price)]
-    yield f"the violations rise by {more[0]} with a cap of a tenth, and by {more[1]} with a price of 0.2"
+    more = [
+        signed(differences(own, free, "violations"), 1).removeprefix("+") for own in (tenth, price)
+    ]
+    yield (
+        f"the violations rise by {more[0]} with a cap of a tenth, and by {more[1]} with a price "
+        "of 0.2"
+    )
     (equal,) = {f"{p:.4f}" for p in holm(p_values(trials, "violations"))[1::2]}
     yield f"after Holm's correction {equal} each"
 
@@ -170,18 +225,25 @@ def test_what_a_move_tells_the_server() -> Iterator[str]:
     yield f"reveal at most {shown(mir['choice_beta_bits'])} bits"
     yield f"guessed more often by {with_p('tolerance_gain', mir, random)}"
     yield f"with the cap by {with_p('tolerance_gain', capped, control)}"
-    yield f"there are {with_p('tolerance_bits', mir, random, 'bits more ')[:-1]}, the smallest of four)"
+    yield (
+        f"there are {with_p('tolerance_bits', mir, random, 'bits more ')[:-1]}, the smallest of "
+        "four)"
+    )
     least, *others = (
         paired_test(differences(*pair, f"choice_tolerance_{one}"))
-        for one in ("bits", "gain") for pair in ((mir, random), (capped, control))
-    )  # fmt: skip
+        for one in ("bits", "gain")
+        for pair in ((mir, random), (capped, control))
+    )
     assert least < min(others)
     yield f"has a gain of {shown(ifca['choice_tolerance_gain'])}: chance"
     yield f"it changes them by {with_p('beta_bits', capped, mir)}"
     yield f"differs from IFCA's by {signed(differences(mir, ifca, 'choice_group_gain'))} here"
     first, second, _, third, _ = (limited(apart, rule) for rule in RULES.values())
     gains = [shown(own["choice_group_gain"]) for own in (first, second, third)]
-    yield f"it is {gains[0]} under IFCA, {gains[1]} under IFCA-MIR and {gains[2]} under random migration"
+    yield (
+        f"it is {gains[0]} under IFCA, {gains[1]} under IFCA-MIR and {gains[2]} under random "
+        "migration"
+    )
     yield f"choices tell {shown(first['choice_group_bits'])} of 0.722 bits"
     yield f"at most {shown(second['choice_beta_bits'])} bits of β"
     above = (ifca["choice_label_gain"] - ifca["choice_label_gain_null"]).tolist()
@@ -190,33 +252,66 @@ def test_what_a_move_tells_the_server() -> Iterator[str]:
 
 @stated("docs/ifca_mir.md")
 def test_the_trials_of_ifca_and_ifca_mir_at_the_papers_size() -> Iterator[str]:
-    trials, groups = measured("ifca_mir_mnist_minority").set_index("clustering.name"), ("majority", "minority")
+    trials, groups = (
+        measured("ifca_mir_mnist_minority").set_index("clustering.name"),
+        ("majority", "minority"),
+    )
     plain, risky = (trials.loc[name] for name in ("ifca", "ifca_mir"))
     sides = ((plain, " (majority)"), (risky, ""))
-    accuracies = (f"{one.accuracy_majority:.3f}{which} and {one.accuracy_minority:.3f}" for one, which in sides)
+    accuracies = (
+        f"{one.accuracy_majority:.3f}{which} and {one.accuracy_minority:.3f}"
+        for one, which in sides
+    )
     yield ", those of IFCA-MIR ".join(accuracies)
     for one, theirs in ((plain, ", where Figure 1 has 0.63 for the minority's"), (risky, "")):
-        found, chance = ([one[f"mia_accuracy_{group}{of}"] for group in groups] for of in ("", "_null"))
-        accuracy = "its accuracy is {:.3f} on the majority's model and {:.3f} on the minority's".format(*found)
+        found, chance = (
+            [one[f"mia_accuracy_{group}{of}"] for group in groups] for of in ("", "_null")
+        )
+        accuracy = (
+            "its accuracy is {:.3f} on the majority's model and {:.3f} on the minority's".format(
+                *found
+            )
+        )
         by_chance = "{:.3f} and {:.3f} by chance".format(*chance)
         yield f"{accuracy}, {by_chance}{theirs}, and {one['violations']:.0f} of 200"
         yield f"violated, {one['violations_null']:.1f} by chance"
-    audits = measured("ifca_mir_mnist_minority_rounds").query("attacked").groupby("id").mean(numeric_only=True)
+    audits = (
+        measured("ifca_mir_mnist_minority_rounds")
+        .query("attacked")
+        .groupby("id")
+        .mean(numeric_only=True)
+    )
     over = [audits.loc[one["id"]] for one in (plain, risky)]
-    above = [one[f"mia_accuracy_{group}"] - one[f"mia_accuracy_{group}_null"] for one in over for group in groups]
-    yield "by {:.3f} (majority) and {:.3f} under IFCA, by {:.3f} and {:.3f} under IFCA-MIR".format(*above)
+    above = [
+        one[f"mia_accuracy_{group}"] - one[f"mia_accuracy_{group}_null"]
+        for one in over
+        for group in groups
+    ]
+    yield "by {:.3f} (majority) and {:.3f} under IFCA, by {:.3f} and {:.3f} under IFCA-MIR".format(
+        *above
+    )
     yield "and {:.1f} and {:.1f} clients are violated".format(*(one["violations"] for one in over))
     yield "{:.1f} and {:.1f} by chance. So".format(*(one["violations_null"] for one in over))
     clients = measured("ifca_mir_mnist_minority_clients")
-    of_ifca = clients[clients["id"] == plain["id"]].pivot(index="client", columns="round", values="cluster").loc[:, 5:]
+    of_ifca = (
+        clients[clients["id"] == plain["id"]]
+        .pivot(index="client", columns="round", values="cluster")
+        .loc[:, 5:]
+    )
     clients = clients[clients["id"] == risky["id"]]
     used = clients.pivot(index="client", columns="round", values="cluster").loc[:, 5:]
-    moves, beta = used.diff(axis=1).iloc[:, 1:].ne(0).sum(axis=1), clients.groupby("client")["beta"].first()
+    moves, beta = (
+        used.diff(axis=1).iloc[:, 1:].ne(0).sum(axis=1),
+        clients.groupby("client")["beta"].first(),
+    )
     least, most = clients["published_risk"].min(), clients["published_risk"].max()
     yield f"{least:.3f} to {most:.3f} in ten attacks"
     alike, words = (moves[of_ifca.nunique(axis=1) > 1] > 0), {2: "two"}
     assert alike.all()
-    yield f"{(moves > 0).sum()} clients changed their model, {words[len(alike)]} of which do under IFCA, too"
+    yield (
+        f"{(moves > 0).sum()} clients changed their model, {words[len(alike)]} of which do "
+        "under IFCA, too"
+    )
     back = used.iloc[:, 0] == used.iloc[:, -1]
     yield f"{(back & (moves > 0)).sum()} of them ended with the model that they had before"
     yield f"a mean weight of {beta[moves > 0].mean():.2f} against {beta[moves == 0].mean():.2f}"

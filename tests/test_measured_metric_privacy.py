@@ -30,10 +30,14 @@ METRICS = {  # of the published tables, and ours
 
 
 def printed(split: str, name: str, strategy: str = "FedAvg") -> list[float]:
-    """The published `METRICS` after 20 rounds (Tables 4 to 7); none of an arm that is not in the paper."""
+    """The published `METRICS` after 20 rounds (Tables 4 to 7); none of an arm that is not in the
+    paper.
+    """
     method = f"{strategy} | {name.replace('none', 'vanilla').replace(' ', '-')}"
     tables = {"homogeneous": ("Table 4", "Table 5"), "non-IID": ("Table 6", "Table 7")}[split]
-    found = {one.metric: one.value for one in records() if one.method == method and one.source in tables}
+    found = {
+        one.metric: one.value for one in records() if one.method == method and one.source in tables
+    }
     return [found[metric] for metric in METRICS] if found else []
 
 
@@ -51,7 +55,9 @@ def arm(privacy: str) -> str:
 
 def test_the_arms_of_metric_privacy_are_those_of_the_sweep_file() -> None:
     runs = load_sweep(ROOT / "sweeps" / "metric_privacy_control.yaml").runs
-    assert {arm(json.dumps(run.privacy.to_dict())) for run in runs if run.privacy.name != "none"} == set(ARMS[1:])
+    assert {
+        arm(json.dumps(run.privacy.to_dict())) for run in runs if run.privacy.name != "none"
+    } == set(ARMS[1:])
 
 
 @stated("docs/metric_privacy.md")
@@ -59,12 +65,19 @@ def test_metric_privacy() -> Iterator[str]:
     trials = measured("metric_privacy_control")
     assert set(trials["status"]) == {"finished"} and (trials["clip_fraction"].dropna() == 1).all()
     arms = trials["privacy"].map(arm)
-    own = {(s, a): trials[(trials["split"] == s) & (arms == a)].sort_values("seed") for s, a in product(SPLITS, ARMS)}
+    own = {
+        (s, a): trials[(trials["split"] == s) & (arms == a)].sort_values("seed")
+        for s, a in product(SPLITS, ARMS)
+    }
     for (split, name), rows in own.items():
         theirs = [f"{value:.3f}" for value in printed(split, name)[:2]] or ["", ""]
         pairs = zip(theirs, ("aggregated_accuracy", "test_accuracy"), strict=True)
         cells = [f"{value} | {shown(rows[metric])}" for value, metric in pairs]
-        cells += [shown(rows["f1_macro"]), shown(rows["distance_mean"], 2), shown(rows["noise_std"], 4)]
+        cells += [
+            shown(rows["f1_macro"]),
+            shown(rows["distance_mean"], 2),
+            shown(rows["noise_std"], 4),
+        ]
         yield " | ".join([f"| {split} | {name}", *cells]) + " |"
 
     def lost(first: str, second: str, split: str) -> list[float]:
@@ -77,7 +90,11 @@ def test_metric_privacy() -> Iterator[str]:
     ends = floor(pd.concat([own[split, name] for split, name in product(SPLITS, ARMS[1:])]))
     yield f"Naming the largest class alone has {LARGEST:.3f} of the server's test"
     yield f"from which noise could take something, {ends}"
-    noise = [value for split, name in product(SPLITS, ARMS[2:]) for value in lost(name, "clipping alone", split)]
+    noise = [
+        value
+        for split, name in product(SPLITS, ARMS[2:])
+        for value in lost(name, "clipping alone", split)
+    ]
     yield f"between {min(noise):.3f} and +{max(noise):.3f}".replace("-", "−")
     control = [value for split in SPLITS for value in lost("metric privacy", "control", split)]
     yield f"by {min(control):.3f} to +{max(control):.3f}".replace("-", "−")
@@ -88,12 +105,19 @@ def test_metric_privacy() -> Iterator[str]:
     yield f"lie at most {max(printed_below):.3f} below"
 
 
-LARGEST = portions(np.array([172, 15, 634, 459]), 640).max() / 640  # of the server's half of the test images
+LARGEST = (
+    portions(np.array([172, 15, 634, 459]), 640).max() / 640
+)  # of the server's half of the test images
 
 
 def floor(clipped: Rows) -> str:
-    """The accuracies of clipped arms on the server's test; the lowest names one class, as its macro F1 over four says."""
-    (lowest, *_), found = clipped.sort_values("test_accuracy").to_dict("records"), clipped["test_accuracy"]
+    """The accuracies of clipped arms on the server's test; the lowest names one class, as its
+    macro F1 over four says.
+    """
+    (lowest, *_), found = (
+        clipped.sort_values("test_accuracy").to_dict("records"),
+        clipped["test_accuracy"],
+    )
     assert lowest["test_accuracy"] == LARGEST
     assert lowest["f1_macro"] == pytest.approx(2 * LARGEST / (1 + LARGEST) / 4, abs=1e-6)
     return ends(found)
@@ -102,12 +126,17 @@ def floor(clipped: Rows) -> str:
 @stated("sweeps/metric_privacy_control.yaml")
 def test_what_the_control_of_metric_privacy_expects() -> Iterator[str]:
     trials = measured("metric_privacy_control")
-    yield f"{floor(trials[trials['privacy'].map(arm) != 'none'])}, where naming the largest class has {LARGEST:.3f}"
+    yield (
+        f"{floor(trials[trials['privacy'].map(arm) != 'none'])}, where naming the largest class "
+        f"has {LARGEST:.3f}"
+    )
     yield f"the clients' error ends at {errors_of_clients()}"
 
 
 def errors_of_clients() -> str:
-    """The clients' errors in the last five of twenty rounds, under metric privacy and without protection."""
+    """The clients' errors in the last five of twenty rounds, under metric privacy and without
+    protection.
+    """
     trials = measured("metric_privacy_homogeneous").set_index("privacy.name")["accuracy_last5_mean"]
     noisy, none = (f"{100 * (1 - trials[name]):.1f} %" for name in ("metric_privacy", "none"))
     return f"{noisy} instead of {none}"
@@ -125,33 +154,63 @@ def with_printed(split: str, name: str, row: dict[Hashable, float]) -> list[tupl
 def test_twenty_rounds_of_other_strategies() -> Iterator[str]:
     lines = [measured(f"metric_privacy_homogeneous_{line}") for line in ("strategies", "median")]
     rows = pd.concat(lines).set_index(["aggregation.name", "privacy.name"])
-    names, both = {"fedavgm": "FedAvgM", "fedmedian": "FedMedian", "fedopt": "FedOpt", "fedyogi": "FedYogi"}, {}
+    names, both = (
+        {"fedavgm": "FedAvgM", "fedmedian": "FedMedian", "fedopt": "FedOpt", "fedyogi": "FedYogi"},
+        {},
+    )
     for (strategy, privacy), row in rows.iterrows():
         there = printed("homogeneous", KINDS[privacy], names[strategy])
-        both[strategy, privacy] = list(zip(there, (float(row[name]) for name in METRICS.values()), strict=True))
+        both[strategy, privacy] = list(
+            zip(there, (float(row[name]) for name in METRICS.values()), strict=True)
+        )
         cells = " | ".join(f"{one:.3f}, {other:.3f}" for one, other in both[strategy, privacy])
         yield f"| {names[strategy]} | {KINDS[privacy]} | {cells} |"
-    none, noisy = both["fedavgm", "none"][0], (both["fedavgm", name][0] for name in ("global_dp", "metric_privacy"))
-    (theirs, ours), (their_less, less) = ([a - b for a, b in zip(none, cell, strict=True)] for cell in noisy)
-    yield f"global-DP costs FedAvgM {ours:.3f} on the clients' tests here (one seed), where {theirs:.3f} is printed"
+    none, noisy = (
+        both["fedavgm", "none"][0],
+        (both["fedavgm", name][0] for name in ("global_dp", "metric_privacy")),
+    )
+    (theirs, ours), (their_less, less) = (
+        [a - b for a, b in zip(none, cell, strict=True)] for cell in noisy
+    )
+    yield (
+        f"global-DP costs FedAvgM {ours:.3f} on the clients' tests here (one seed), where "
+        f"{theirs:.3f} is printed"
+    )
     yield f"and metric privacy {less:.3f}, where {their_less:.3f} is printed"
     yield f"ends {ours - less:.3f} above it, where {theirs - their_less:.3f} is printed"
-    rounds = [measured(f"metric_privacy_homogeneous_{line}_rounds") for line in ("strategies", "median")]
-    median = pd.concat(rounds).set_index("round")[lambda one: one["aggregation.name"] == "fedmedian"]
+    rounds = [
+        measured(f"metric_privacy_homogeneous_{line}_rounds") for line in ("strategies", "median")
+    ]
+    median = pd.concat(rounds).set_index("round")[
+        lambda one: one["aggregation.name"] == "fedmedian"
+    ]
     (first, second), (later, latest), (last, end) = (
-        [(median[median["privacy.name"] == name]["test_accuracy"] >= share).idxmax() + 1 for share in (0.92, 0.95)]
+        [
+            (median[median["privacy.name"] == name]["test_accuracy"] >= share).idxmax() + 1
+            for share in (0.92, 0.95)
+        ]
         for name in ("none", "metric_privacy", "global_dp")
     )
-    yield f"reaches 0.92 in round {later} instead of {first}, and 0.95 in round {latest} instead of {second}"
+    yield (
+        f"reaches 0.92 in round {later} instead of {first}, and 0.95 in round {latest} instead "
+        f"of {second}"
+    )
     yield f"under global-DP in rounds {last} and {end}"
     none, *noisy = (both["fedmedian", name][0] for name in ("none", "metric_privacy", "global_dp"))
-    (theirs, ours), (their_more, more) = ([a - b for a, b in zip(none, cell, strict=True)] for cell in noisy)
+    (theirs, ours), (their_more, more) = (
+        [a - b for a, b in zip(none, cell, strict=True)] for cell in noisy
+    )
     lost = f"The clients lose {ours:.3f} and {more:.3f} in the last five rounds"
     yield f"{lost}, where {theirs:.3f} and {their_more:.3f} are printed"
     rounds = rounds[0]
-    rounds = rounds[rounds["aggregation.name"] == "fedavgm"].sort_values("round").groupby("privacy.name")
+    rounds = (
+        rounds[rounds["aggregation.name"] == "fedavgm"].sort_values("round").groupby("privacy.name")
+    )
     last, noise = rounds["accuracy"].last(), rounds["noise_std"].mean()
-    yield f"accuracy is {last['none']:.3f}, {last['global_dp']:.3f} and {last['metric_privacy']:.3f} there"
+    yield (
+        f"accuracy is {last['none']:.3f}, {last['global_dp']:.3f} and "
+        f"{last['metric_privacy']:.3f} there"
+    )
     assert noise["metric_privacy"] / noise["global_dp"] == pytest.approx(2 / 3, abs=0.01)
     yield f"({noise['metric_privacy']:.4f} on average instead of {noise['global_dp']:.4f})"
 
@@ -161,22 +220,39 @@ def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
     non_iid = ("metric_privacy_non_iid", "metric_privacy_non_iid_noisy")
     for split, tables in (("non-IID", non_iid), ("homogeneous", ("metric_privacy_homogeneous",))):
         rounds = pd.concat([measured(f"{table}_rounds") for table in tables])
-        found = {KINDS[row["privacy.name"]]: row for table in tables for row in measured(table).to_dict("records")}
+        found = {
+            KINDS[row["privacy.name"]]: row
+            for table in tables
+            for row in measured(table).to_dict("records")
+        }
         for name, row in found.items():
             cells = [f"{there:.3f}, {here:.3f}" for there, here in with_printed(split, name, row)]
             yield f"| {split} | {name} | {' | '.join(cells)} |"
             own = rounds[rounds["id"] == row["id"]].set_index("round")
-            yield f"| {split} | {name} | {' | '.join(f'{own.test_accuracy[at - 1]:.3f}' for at in ROUNDS)} |"
+            yield (
+                f"| {split} | {name} | "
+                f"{' | '.join(f'{own.test_accuracy[at - 1]:.3f}' for at in ROUNDS)} |"
+            )
             if name != "none":
                 assert (own["clip_fraction"] == 1).all()
-                assert own["noise_std"].max() == 0.0125 if name == "global-DP" else own["noise_std"].max() < 0.0125
-        both = [rounds[rounds["id"] == found[name]["id"]].set_index("round") for name in ("none", "metric privacy")]
+                assert (
+                    own["noise_std"].max() == 0.0125
+                    if name == "global-DP"
+                    else own["noise_std"].max() < 0.0125
+                )
+        both = [
+            rounds[rounds["id"] == found[name]["id"]].set_index("round")
+            for name in ("none", "metric privacy")
+        ]
         for share in (0.92, 0.95):
             first, later = ((one["test_accuracy"] >= share).idxmax() + 1 for one in both)
             assert later - first == 4
             yield f"{share} in round {later} instead of {first}"
         none, noisy = (one[15:] for one in both)
-        yield f"it is alike ({noisy['test_accuracy'].mean():.3f} against {none['test_accuracy'].mean():.3f})"
+        yield (
+            f"it is alike ({noisy['test_accuracy'].mean():.3f} against "
+            f"{none['test_accuracy'].mean():.3f})"
+        )
         lost = found["none"]["accuracy_last5_mean"] - found["metric privacy"]["accuracy_last5_mean"]
         of_d = found["metric privacy"]["distance_mean"]
         if split == "homogeneous":
@@ -189,12 +265,23 @@ def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
             row, less = found["global-DP"], found["metric privacy"]
             own = rounds[rounds["id"] == row["id"]].set_index("round").sort_index()
             first, later = ((own["test_accuracy"] >= share).idxmax() + 1 for share in (0.92, 0.95))
-            yield f"it reaches 0.92 in round {first} and 0.95 in round {later}; the clients' accuracy is"
-            (theirs, ours), (more, most) = (with_printed(split, KINDS[name], found[KINDS[name]])[0] for name in NOISY)
-            yield f"{ours:.3f} in the last five rounds, {most - ours:.3f} below that with metric privacy (one seed)"
+            yield (
+                f"it reaches 0.92 in round {first} and 0.95 in round {later}; the clients' "
+                "accuracy is"
+            )
+            (theirs, ours), (more, most) = (
+                with_printed(split, KINDS[name], found[KINDS[name]])[0] for name in NOISY
+            )
+            yield (
+                f"{ours:.3f} in the last five rounds, {most - ours:.3f} below that with metric "
+                "privacy (one seed)"
+            )
             yield f"where {more - theirs:.3f} is printed"
             few = rounds[rounds["id"] == less["id"]]["noise_to_update"]
-            yield f"{ends(own['noise_to_update'], 0)} times as long as the mean of the updates instead of {ends(few, 0)} times"
+            yield (
+                f"{ends(own['noise_to_update'], 0)} times as long as the mean of the updates "
+                f"instead of {ends(few, 0)} times"
+            )
     own = rounds[rounds["id"] == found["metric privacy"]["id"]]
     yield f"(they are {ends(own['update_norm'], 0)} long, C is 5)"
     yield f"noise is {ends(own['noise_to_update'], 0)} times as long as their mean"
@@ -209,8 +296,15 @@ def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
     yield f"in the last five rounds it is {own[15:].mean():.3f}, and the clients' error {error}"
     assert none["accuracy"].min() > noisy["accuracy"].max()
     yield f"the clients' error is {errors_of_clients()}"
-    gains = [here - there for name, row in found.items() for there, here in with_printed("homogeneous", name, row)[:2]]
-    yield f"accuracies on the homogeneous split are {min(gains):.2f} to {max(gains):.2f} above the printed ones"
+    gains = [
+        here - there
+        for name, row in found.items()
+        for there, here in with_printed("homogeneous", name, row)[:2]
+    ]
+    yield (
+        f"accuracies on the homogeneous split are {min(gains):.2f} to {max(gains):.2f} above "
+        "the printed ones"
+    )
     (other,) = measured("metric_privacy_non_iid").to_dict("records")
     (clients, server, _, (there, here)) = with_printed("non-IID", "none", other)
     assert f"{clients[1] - clients[0]:.2f}" == f"{server[1] - server[0]:.2f}" and here < there
@@ -235,7 +329,9 @@ STRATEGIES = {  # aggregation, objective, how the model begins, and the printed 
 def test_client_inference() -> Iterator[str]:
     trials = measured("metric_privacy_cia")
     for (strategy, label), (kind, called) in product(CIA.items(), KINDS.items()):
-        (row,) = trials[(trials["aggregation.name"] == strategy) & (trials["privacy.name"] == kind)].to_dict("records")
+        (row,) = trials[
+            (trials["aggregation.name"] == strategy) & (trials["privacy.name"] == kind)
+        ].to_dict("records")
         auc, zero, nobody = (
             f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
             for name in ("cia_auc", "cia_zero_auc", "cia_auc_nobody")
@@ -254,19 +350,31 @@ def test_client_inference() -> Iterator[str]:
     yield f"{ends(trials['cia_difference'], 2)} in all six runs"
     assert most_epsilon(int(trials["cia_pairs"].max()) // 2) == 0
     yield f"p = {trials['cia_p_least'].max():.3f} and certify no epsilon"
-    published = pd.concat([measured("metric_privacy_cia_published"), measured("metric_privacy_fedprox_cia")])
-    less = defaultdict[str, list[float]](list)  # by how much the difference is smaller under metric privacy
+    published = pd.concat(
+        [measured("metric_privacy_cia_published"), measured("metric_privacy_fedprox_cia")]
+    )
+    less = defaultdict[str, list[float]](
+        list
+    )  # by how much the difference is smaller under metric privacy
     for label, (aggregation, objective, begins, *printed) in STRATEGIES.items():
-        rows = published[(published["aggregation.name"] == aggregation) & (published["objective.name"] == objective)]
+        rows = published[
+            (published["aggregation.name"] == aggregation)
+            & (published["objective.name"] == objective)
+        ]
         found = rows.set_index("privacy.name")["cia_difference"]
-        cells = (f"{there:.3f} | {found[kind]:.3f}" for kind, there in zip(KINDS, printed, strict=True))
+        cells = (
+            f"{there:.3f} | {found[kind]:.3f}" for kind, there in zip(KINDS, printed, strict=True)
+        )
         yield f"| {label} | {begins} | {' | '.join(cells)} |"
         loss = rows.set_index("privacy.name")["cia_aggregated_loss"]
         assert begins == TRAINED or all(1.2 <= round(loss[kind], 2) <= 1.24 for kind in NOISY)
         less[begins].append(found["global_dp"] - found["metric_privacy"])
         grows = [found[kind] > found["none"] for kind in NOISY]
         assert grows == [begins == TRAINED] * 2
-    yield f"smaller by {min(less[TRAINED]):.3f} to {max(less[TRAINED]):.3f} in the three that begin trained"
+    yield (
+        f"smaller by {min(less[TRAINED]):.3f} to {max(less[TRAINED]):.3f} in the three that "
+        "begin trained"
+    )
     assert min(less[AT_RANDOM]) > 0
     yield f"and by no more than {max(less[AT_RANDOM]):.3f} in the others"
     fedavg = published[published["aggregation.name"] == "fedavg"].pivot(
@@ -275,7 +383,11 @@ def test_client_inference() -> Iterator[str]:
     machine = (fedavg["plain"] - fedavg["fedprox"]).abs()
     assert len(machine) == 3
     yield f"shows what that does: {ends(machine)} in its three cells"
-    grown = [there > none for *_, none, noisy, metric_noise in STRATEGIES.values() for there in (noisy, metric_noise)]
+    grown = [
+        there > none
+        for *_, none, noisy, metric_noise in STRATEGIES.values()
+        for there in (noisy, metric_noise)
+    ]
     assert (sum(grown), len(grown)) == (11, 12)
 
 
@@ -283,18 +395,29 @@ def test_client_inference() -> Iterator[str]:
 def test_client_inference_over_partitions() -> Iterator[str]:
     trials = measured("metric_privacy_cia_pairs")
     trials = trials.assign(nats=trials["cia_target_loss"] - trials["cia_aggregated_loss"])
-    assert ((trials["nats"] / trials["cia_target_loss"] - trials["cia_difference"]).abs() < 1e-6).all()
+    assert (
+        (trials["nats"] / trials["cia_target_loss"] - trials["cia_difference"]).abs() < 1e-6
+    ).all()
     noisy = trials[trials["privacy.name"] != "none"]
     assert (noisy["clip_fraction"] == 1).all()
     fedopt = trials[trials["aggregation.name"] == "fedopt"]
     plain, *arms = (fedopt[fedopt["privacy.name"] == name] for name in ("none", *NOISY))
     yield f"by {ends(-plain['nats'], 2)} nats"
-    yield f"(a loss of {ends(plain['cia_target_loss'], 2)} and of {ends(plain['cia_aggregated_loss'], 2)})"
+    yield (
+        f"(a loss of {ends(plain['cia_target_loss'], 2)} and of "
+        f"{ends(plain['cia_aggregated_loss'], 2)})"
+    )
     yield f"without noise the difference is {plain['cia_difference'].mean():.3f} here"
-    yield f"as a published difference is {plain['cia_difference'].max():.2f} to {plain['cia_difference'].min():.2f}"
+    yield (
+        f"as a published difference is {plain['cia_difference'].max():.2f} to "
+        f"{plain['cia_difference'].min():.2f}"
+    )
     raised = (shown(differences(one, plain, "nats"), 2) for one in arms)
     yield f"clipping with noise raises it by {' and '.join(raised)}"
     fedopt = noisy[noisy["aggregation.name"] == "fedopt"]
-    small, large = (fedopt[fedopt["privacy.name"] == name]["noise_std"] for name in ("metric_privacy", "global_dp"))
+    small, large = (
+        fedopt[fedopt["privacy.name"] == name]["noise_std"]
+        for name in ("metric_privacy", "global_dp")
+    )
     assert large.std() < 1e-6
     yield f"(standard deviation {ends(small, 4)}, {large.max():.4f} with global-DP)"

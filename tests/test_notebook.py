@@ -1,4 +1,6 @@
-"""The page on Python and the notebook: their code runs as it stands, and a notebook shows the live table."""
+"""The page on Python and the notebook: their code runs as it stands, and a notebook shows the
+live table.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ def blocks() -> list[str]:
 
 def tiny(sweep: Any, path: Path, sets: list[str]) -> Any:
     """The same sweep, only smaller."""
-    small = ["base.rounds=1", "base.data.clients=4", "base.training.epochs=1", "base.attacks.shadow_mia.shadows=1"]
+    small = [
+        "base.rounds=1",
+        "base.data.clients=4",
+        "base.training.epochs=1",
+        "base.attacks.shadow_mia.shadows=1",
+    ]
     small += ["base.attacks.shadow_mia.every=1", "sweep.seed.grid_search=[0]"]
     names = [change for change in sets if change.startswith("name=")]
     return parse_sweep(sweep, path, [*small, *names])
@@ -66,6 +73,12 @@ def test_the_notebook_runs_in_jupyter_and_its_first_cell_twice(tmp_path: Path) -
     place = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=place).execute()
     shown, again = (list(map(str, notebook.cells[i].outputs)) for i in (first, first + 1))
-    assert any("6 of 6 trials ended" in text and "finished" in text for text in shown), "the live table"
+    assert any("6 of 6 trials ended" in text and "finished" in text for text in shown), (
+        "the live table"
+    )
     assert any("all 6 trials are complete; nothing was trained" in text for text in again)
-    assert any("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert any(
+        "image/png" in output.get("data", {})
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+    )

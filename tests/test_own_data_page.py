@@ -1,4 +1,6 @@
-"""The page on own data, followed word by word: its first steps, and each kind of bad input with what is said about it."""
+"""The page on own data, followed word by word: its first steps, and each kind of bad input with
+what is said about it.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,19 @@ def test_the_images_of_the_page(tmp_path, monkeypatch):
     write_pets(tmp_path, 144, (80, 70, 3))
     assert main(["new", "pets", "--layout", "client/class"]) == 0
     run = load_sweep(Path("sweep.yaml")).runs[0]
-    assert (run.split.name, run.data.config.clients, tuple(run.data.config.size)) == ("natural", 2, (32, 32))
+    assert (run.split.name, run.data.config.clients, tuple(run.data.config.size)) == (
+        "natural",
+        2,
+        (32, 32),
+    )
     (tmp_path / "pets" / "anna").rename(tmp_path / "one")
     assert main(["new", "one", "--output", "pets.yaml"]) == 0
 
 
 def table(cells: Cells | None = None, again: tuple[int, ...] = ()) -> str:
-    """A table of three hospitals; ``cells`` are changed, and the rows ``again`` stand at its end once more."""
+    """A table of three hospitals; ``cells`` are changed, and the rows ``again`` stand at its end
+    once more.
+    """
     names = ["age", "sex", "hospital", "outcome"]
     lines = [[str(20 + i * 0.5), "fm"[i % 2], "nse"[i % 3], "iwww"[i // 3 % 4]] for i in range(120)]
     for line in lines:
@@ -71,7 +79,9 @@ def table(cells: Cells | None = None, again: tuple[int, ...] = ()) -> str:
 def column(cells: list[str]) -> str:
     """The table with one more column of these ``cells``, in turn."""
     head, *lines = table().splitlines()
-    return "\n".join([f"{head},more", *(f"{line},{cells[i % len(cells)]}" for i, line in enumerate(lines))])
+    return "\n".join(
+        [f"{head},more", *(f"{line},{cells[i % len(cells)]}" for i, line in enumerate(lines))]
+    )
 
 
 def said(folder: Path, text: str, fields: str, path: str = "patients.csv", shadow: int = 30) -> str:
@@ -94,7 +104,10 @@ DEALT = "label: outcome, clients: 3, split: dirichlet"
 NATURAL = "label: outcome, client: hospital, clients: 3, split: natural"
 ILL: Cells = {(row, "outcome"): "ill" for row in range(120)}
 BAD: dict[str, dict[str, Any]] = {
-    "the label column is not there": {"text": table(), "fields": DEALT.replace("outcome", "outcom")},
+    "the label column is not there": {
+        "text": table(),
+        "fields": DEALT.replace("outcome", "outcom"),
+    },
     "the label is a quantity": {"text": table(), "fields": DEALT.replace("outcome", "age")},
     "the label is always the same": {"text": table(ILL), "fields": DEALT},
     "numbers and texts in one column": {"text": table({(6, "age"): "old"}), "fields": DEALT},
@@ -109,7 +122,10 @@ BAD: dict[str, dict[str, Any]] = {
     "a row has no label": {"text": table({(6, "outcome"): ""}), "fields": DEALT},
     "a number is infinite": {"text": table({(6, "age"): "inf"}), "fields": DEALT},
     "rows repeat each other": {"text": table(again=(3, 4)), "fields": DEALT},
-    "a client with one class": {"text": table({key: "ill" for key in ILL if key[0] % 3 == 0}), "fields": NATURAL},
+    "a client with one class": {
+        "text": table({key: "ill" for key in ILL if key[0] % 3 == 0}),
+        "fields": NATURAL,
+    },
     "a client with one example": {"text": table({(5, "hospital"): "tiny"}), "fields": NATURAL},
     "more clients than there are": {"text": table(), "fields": NATURAL.replace("3", "9")},
     "the shadow set takes all examples": {"text": table(), "fields": DEALT, "shadow": 100},

@@ -1,9 +1,11 @@
-"""FedAdagrad (Reddi et al. 2021, algorithm 2): Adagrad on the server, with the clients' mean update as its direction.
+"""FedAdagrad (Reddi et al. 2021, algorithm 2): Adagrad on the server, with the clients' mean
+update as its direction.
 
     v = v + Delta^2                                 in each coordinate
     x_{t+1} = x_t + eta Delta / (sqrt(v) + tau)
 
-Differences from the paper: v starts at 0 and not at tau^2 or above, and there is no momentum; both as in Flower 1.13.
+Differences from the paper: v starts at 0 and not at tau^2 or above, and there is no momentum; both
+as in Flower 1.13.
 """
 
 from __future__ import annotations
@@ -22,10 +24,17 @@ class Config(fedavg.Config):
     """Fields of FedAdagrad; the defaults are Flower's."""
 
     eta: float = Field(0.1, gt=0, le=10, description="the server's step size")
-    tau: float = Field(1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
+    tau: float = Field(
+        1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive"
+    )
 
 
-problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
+problems, weigh, warm_start, equal_weights = (
+    fedavg.problems,
+    fedavg.weigh,
+    fedavg.warm_start,
+    fedavg.equal_weights,
+)
 
 
 def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:

@@ -1,12 +1,13 @@
-"""FedAvg (McMahan et al. 2017, algorithm 1): the model moves by the weighted mean of its clients' updates.
+"""FedAvg (McMahan et al. 2017, algorithm 1): the model moves by the weighted mean of its
+clients' updates.
 
     x_0 <- random, or after some epochs on the server's shadow set (``warm_start_epochs``)
     each round:  x_{t+1} = theta_t + mean update
 
-The preset ``fedopt`` is what Sainz-Pardo Diaz et al. 2025 ran under that name: FedAvg from a warm start of 20 epochs.
-The class ``FedOpt`` of Flower 1.13 is a base class; it stores a step size and betas, and aggregates like FedAvg. The
-values that the paper lists are this class's unused defaults; the server optimizer that its text describes is
-``fedadam``.
+The preset ``fedopt`` is what Sainz-Pardo Diaz et al. 2025 ran under that name: FedAvg from a warm
+start of 20 epochs. The class ``FedOpt`` of Flower 1.13 is a base class; it stores a step size and
+betas, and aggregates like FedAvg. The values that the paper lists are this class's unused defaults;
+the server optimizer that its text describes is ``fedadam``.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ LABEL, COLOR = "FedAvg", 2
 class WarmStartConfig(SlotConfig):
     """Fields of every aggregation that supports a warm start."""
 
-    # Sainz-Pardo Diaz et al. start FedAvgM, FedOpt and FedYogi warm and the others cold. Compare only methods that start alike.
-    warm_start_epochs: int = Field(0, ge=0, description="epochs of training on the server's shadow set before round 1")
+    # Sainz-Pardo Diaz et al. start FedAvgM, FedOpt and FedYogi warm and the others cold. Compare
+    # only methods that start alike.
+    warm_start_epochs: int = Field(
+        0, ge=0, description="epochs of training on the server's shadow set before round 1"
+    )
     warm_start_lr: float = Field(
         1e-3,
         gt=0,
@@ -42,7 +46,10 @@ class WarmStartConfig(SlotConfig):
         json_schema_extra=read_when(warm_start_epochs=Above(0)),
     )
     warm_start_batch: int = Field(
-        32, ge=1, description="batch size in those epochs", json_schema_extra=read_when(warm_start_epochs=Above(0))
+        32,
+        ge=1,
+        description="batch size in those epochs",
+        json_schema_extra=read_when(warm_start_epochs=Above(0)),
     )
 
 
@@ -59,8 +66,13 @@ def problems(config: WarmStartConfig, run: Run) -> Problems:
     data = run.data.config
     nothing = isinstance(data, SharedTestConfig | HeldOutConfig) and data.shadow_size == 0
     if config.warm_start_epochs > 0 and nothing:
-        sentence = f"trains on the server's shadow set for {config.warm_start_epochs} epochs, but data.shadow_size is 0"
-        return [("warm_start_epochs", f"{sentence}; set this to 0 or give the server some examples")]
+        sentence = (
+            f"trains on the server's shadow set for {config.warm_start_epochs} epochs, but "
+            "data.shadow_size is 0"
+        )
+        return [
+            ("warm_start_epochs", f"{sentence}; set this to 0 or give the server some examples")
+        ]
     return []
 
 
@@ -77,7 +89,9 @@ def by_examples(config: SlotConfig, examples: Ints) -> Doubles:
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:
-    """Return the clients' weights [clients] before normalization: their numbers of examples, or ones."""
+    """Return the clients' weights [clients] before normalization: their numbers of examples, or
+    ones.
+    """
     return by_examples(config, examples) if config.weights == "examples" else np.ones(len(examples))
 
 
@@ -86,6 +100,10 @@ def equal_weights(config: Config) -> bool:
     return config.weights == "uniform"
 
 
-def apply(config: SlotConfig, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Add the mean update; return new parameters [d] (float32, added in float64), the state and no metrics."""
+def apply(
+    config: SlotConfig, state: State, params: Floats, received: ClientUpdates
+) -> tuple[Floats, State, Metrics]:
+    """Add the mean update; return new parameters [d] (float32, added in float64), the state and
+    no metrics.
+    """
     return (params + received.mean).astype(np.float32), state, {}

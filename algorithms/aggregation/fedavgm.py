@@ -1,4 +1,5 @@
-"""FedAvgM (Hsu et al. 2019): gradient descent with momentum on the server, with the clients' mean update as its gradient.
+"""FedAvgM (Hsu et al. 2019): gradient descent with momentum on the server, with the clients'
+mean update as its gradient.
 
     g = x_t - (theta_t + mean update)       the pseudo-gradient
     v = momentum v + g
@@ -6,7 +7,8 @@
 
 Step size 1 without momentum is FedAvg.
 
-Differences from the paper: none. Sainz-Pardo Diaz et al. 2025 print g with the opposite sign, which would climb; the
+Differences from the paper: none. Sainz-Pardo Diaz et al. 2025 print g with the opposite sign, which
+would climb; the
 sign here is that of Hsu et al. and of Flower 1.13, which Sainz-Pardo Diaz et al. ran.
 """
 
@@ -22,15 +24,26 @@ LABEL, METRICS = "FedAvgM", _server_optimizer.METRICS
 
 
 class Config(fedavg.Config):
-    """Fields of FedAvgM; the defaults are those of Sainz-Pardo Diaz et al., in their later version."""
+    """Fields of FedAvgM; the defaults are those of Sainz-Pardo Diaz et al., in their later
+    version.
+    """
 
     # The steps of a constant gradient add up to lr / (1 - momentum): a fifth of FedAvg's.
     lr: float = Field(0.1, gt=0, le=10, description="the server's step size (mu)")
-    momentum: float = Field(0.5, ge=0, lt=1, description="share of the last step that is added to the next one (beta)")
-    warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
+    momentum: float = Field(
+        0.5, ge=0, lt=1, description="share of the last step that is added to the next one (beta)"
+    )
+    warm_start_epochs: int = Field(
+        20, ge=0, description="epochs of training on the server's shadow set before round 1"
+    )
 
 
-problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
+problems, weigh, warm_start, equal_weights = (
+    fedavg.problems,
+    fedavg.weigh,
+    fedavg.warm_start,
+    fedavg.equal_weights,
+)
 
 
 def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:

@@ -1,14 +1,17 @@
-"""FinP's Adaptive Lightweight Aggregation (Zhao et al. 2025): clients whose curvature stands out get less weight.
+"""FinP's Adaptive Lightweight Aggregation (Zhao et al. 2025): clients whose curvature stands out
+get less weight.
 
-    w_k = (1 - rho_k) / sum_j (1 - rho_j)         rho_k of this round, see `algorithms.curvature.ranking`
+    w_k = (1 - rho_k) / sum_j (1 - rho_j)    rho_k of this round, see `algorithms.curvature.ranking`
     theta <- theta + sum_k w_k (theta_k - theta)
 
-Numbers of examples do not matter, and a client that stands out most in both eigenvalue and trace has weight zero.
+Numbers of examples do not matter, and a client that stands out most in both eigenvalue and trace
+has weight zero.
 
-Differences from the paper: weights are proportional to numbers of examples where it defines none: if all 1 - rho_j are
-zero, and for two clients, of whom neither can stand out. In the released code rho is measured only if the clients are
-also penalized with it, and is 1/2 for all otherwise, which gives the unweighted mean; ``rho: with_penalty`` does the
-same.
+Differences from the paper: weights are proportional to numbers of examples where it defines none:
+if all 1 - rho_j are
+zero, and for two clients, of whom neither can stand out. In the released code rho is measured only
+if the clients are also penalized with it, and is 1/2 for all otherwise, which gives the unweighted
+mean; ``rho: with_penalty`` does the same.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
-UPDATES_FOR = "weighs each client's update by that client's own curvature, which only the server knows of all"
+UPDATES_FOR = (
+    "weighs each client's update by that client's own curvature, which only the server knows of all"
+)
 LABEL = "FinP-ALA"
 AGAINST = "source inference on updates"
 GUARANTEE = "none: aims at equal exposure of clients"
@@ -40,12 +45,17 @@ class Config(SlotConfig):
     """Fields of ALA. The section ``curvature`` of the run sets how curvature is measured."""
 
     rho: Literal["measured", "with_penalty"] = Field(
-        "measured", description="rho from each client's curvature; with_penalty: only if objective finp measures it"
+        "measured",
+        description=(
+            "rho from each client's curvature; with_penalty: only if objective finp measures it"
+        ),
     )
 
 
 def statistics(config: Config) -> tuple[str, ...]:
-    """Return ``("rho",)`` if rho is measured for these weights even when no other component reads it."""
+    """Return ``("rho",)`` if rho is measured for these weights even when no other component
+    reads it.
+    """
     return ("rho",) if config.rho == "measured" else ()
 
 
@@ -56,8 +66,8 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
     """Compute the weights of ALA from the client statistic ``rho``.
 
     Returns:
-        Weights [clients] that sum to one, and the metric ``ala_fallback``, which is 1 if they are proportional to
-        numbers of examples.
+        Weights [clients] that sum to one, and the metric ``ala_fallback``, which is 1 if they are
+        proportional to numbers of examples.
     """
     clients = len(received.clients)
     if "rho" not in received.statistics:  # no component measures it

@@ -1,12 +1,14 @@
-"""Lower bounds on epsilon from the scores of canaries that were in, and of others that were out; higher looks in.
+"""Lower bounds on epsilon from the scores of canaries that were in, and of others that were out;
+higher looks in.
 
     classic    Jagielski et al. 2020: error rates at a threshold that was set beforehand, with Clopper-Pearson limits
     one run    Steinke, Nasr and Jagielski 2023: every canary was in by the toss of a coin of its own; of r guesses, v are
                right. No assumption on the mechanism, and all canaries may be part of a single run
 
-A threshold, or a number of guesses, that is chosen for the largest result gives no bound: it must be set before the scores
-are seen. With k canaries each, perfectly separated, the classic bound at 95 % stays below 1.35 (k = 16), 2.83 (64) and
-5.60 (1000), whatever the mechanism.
+A threshold, or a number of guesses, that is chosen for the largest result gives no bound: it must
+be set before the scores
+are seen. With k canaries each, perfectly separated, the classic bound at 95 % stays below 1.35 (k =
+16), 2.83 (64) and 5.60 (1000), whatever the mechanism.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.9)
 
 
 def clopper_pearson(count: int, trials: int, alpha: float) -> float:
-    """Compute the upper limit of a probability after ``count`` of ``trials``, too low with probability ``alpha`` at most.
+    """Compute the upper limit of a probability after ``count`` of ``trials``, too low with
+    probability ``alpha`` at most.
 
     >>> round(clopper_pearson(0, 64, 0.025), 4)
     0.056
@@ -33,27 +36,35 @@ def clopper_pearson(count: int, trials: int, alpha: float) -> float:
     return 1.0 if count >= trials else float(betaincinv(count + 1, trials - count, 1 - alpha))
 
 
-def classic_bound(inside: Doubles, outside: Doubles, threshold: float, delta: float, alpha: float = ALPHA) -> float:
-    """Compute the lower bound on epsilon from the errors of taking scores above ``threshold`` for members.
+def classic_bound(
+    inside: Doubles, outside: Doubles, threshold: float, delta: float, alpha: float = ALPHA
+) -> float:
+    """Compute the lower bound on epsilon from the errors of taking scores above ``threshold``
+    for members.
 
-    Both limits of the two rates are true with probability 1 - ``alpha``, so the bound is too high with ``alpha`` at most.
+    Both limits of the two rates are true with probability 1 - ``alpha``, so the bound is too high
+    with ``alpha`` at most.
 
-    The scores are those of canaries, or of independent runs with and without the client, which may be paired; the threshold
-    is set before they are seen.
+    The scores are those of canaries, or of independent runs with and without the client, which may
+    be paired; the threshold is set before they are seen.
     """
     false_positive = clopper_pearson(int((outside > threshold).sum()), len(outside), alpha / 2)
     false_negative = clopper_pearson(int((inside <= threshold).sum()), len(inside), alpha / 2)
     return epsilon_of_rates(false_positive, false_negative, delta)
 
 
-def one_run_bound(canaries: int, guesses: int, right: int, delta: float, alpha: float = ALPHA) -> float:
-    """Compute the largest epsilon that is refuted by guessing who was in (Steinke et al. 2023); 0 if none is.
+def one_run_bound(
+    canaries: int, guesses: int, right: int, delta: float, alpha: float = ALPHA
+) -> float:
+    """Compute the largest epsilon that is refuted by guessing who was in (Steinke et al. 2023);
+    0 if none is.
 
     >>> round(one_run_bound(500, 100, 100, 1e-5), 4), round(one_run_bound(1000, 1000, 600, 1e-5), 4)
     (3.4792, 0.2972)
 
-    Each of m ``canaries`` is in with probability 1/2, independently. The number r of ``guesses`` is set beforehand: those with
-    the highest scores are guessed in, those with the lowest out; v are ``right``.
+    Each of m ``canaries`` is in with probability 1/2, independently. The number r of ``guesses`` is
+    set beforehand: those with the highest scores are guessed in, those with the lowest out; v are
+    ``right``.
     """
 
     def refuted(epsilon: float) -> bool:
@@ -71,11 +82,15 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, alpha: 
 
 
 def _one_run_p(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Compute the p value of (epsilon, delta)-DP: beta + 2 m delta max_i P[v > Bin(r, q) >= v - i] / i."""
+    """Compute the p value of (epsilon, delta)-DP: beta + 2 m delta max_i P[v > Bin(r, q) >= v -
+    i] / i.
+    """
     from scipy.special import bdtrc, expit
 
     q = float(expit(epsilon))
-    tail = np.append(1.0, bdtrc(np.arange(right), guesses, q))  # [right + 1] P[Bin(r, q) >= 0, 1, ..., v]
+    tail = np.append(
+        1.0, bdtrc(np.arange(right), guesses, q)
+    )  # [right + 1] P[Bin(r, q) >= 0, 1, ..., v]
     beta = float(tail[right])
     if not delta or not right:
         return min(1.0, beta)
@@ -84,17 +99,23 @@ def _one_run_p(canaries: int, guesses: int, right: int, epsilon: float, delta: f
 
 
 def guesses(canaries: int, mu: float, delta: float) -> int:
-    """Choose the number of guesses, before any score is seen, that promises the highest bound if a claimed ``mu`` is true.
+    """Choose the number of guesses, before any score is seen, that promises the highest bound if
+    a claimed ``mu`` is true.
 
     >>> guesses(1000, 1.0, 1e-5), guesses(1000, 4.0, 1e-5)
     (62, 500)
     """
     options = [max(1, int(canaries * share)) for share in SHARES]
-    return max(options, key=lambda r: one_run_bound(canaries, r, int(r * _expected_right(r / canaries, mu)), delta))
+    return max(
+        options,
+        key=lambda r: one_run_bound(canaries, r, int(r * _expected_right(r / canaries, mu)), delta),
+    )
 
 
 def _expected_right(share: float, mu: float) -> float:
-    """Compute the expected share of right guesses among the ``share`` of the scores N(±mu/2, 1) that is farthest out."""
+    """Compute the expected share of right guesses among the ``share`` of the scores N(±mu/2, 1)
+    that is farthest out.
+    """
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
@@ -104,9 +125,11 @@ def _expected_right(share: float, mu: float) -> float:
 
 
 def right_guesses(scores: Doubles, inside: NDArray[np.bool_], number: int) -> int:
-    """Count the right ones among ``number`` guesses: the highest half of them is guessed in, the lowest half out.
+    """Count the right ones among ``number`` guesses: the highest half of them is guessed in, the
+    lowest half out.
 
-    ``scores`` and ``inside``, who was in, are [canaries]; of an odd number, the larger half is guessed in.
+    ``scores`` and ``inside``, who was in, are [canaries]; of an odd number, the larger half is
+    guessed in.
     """
     order = np.argsort(scores, kind="stable")
     lowest, highest = order[: number // 2], order[len(order) - (number - number // 2) :]

@@ -1,16 +1,18 @@
-"""Directions of canaries: orthogonal vectors of random signs, of which thousands cost two transforms.
+"""Directions of canaries: orthogonal vectors of random signs, of which thousands cost two
+transforms.
 
-The directions are rows of a randomized Hadamard matrix. With H the Hadamard matrix of size b, H[i, j] = (-1)^|i & j| (the
-bits that i and j share), and random signs s:
+The directions are rows of a randomized Hadamard matrix. With H the Hadamard matrix of size b, H[i,
+j] = (-1)^|i & j| (the bits that i and j share), and random signs s:
 
     c_j = s * H[j] / sqrt(b)                           of norm 1, and orthogonal to all others
     sum_j g_j c_j     = s * (H g) / sqrt(b)            a transform of the coefficients g
     <c_j, x> for all j = H (s * x) / sqrt(b)           a transform of the vector x
 
-b is the largest power of two that fits into the model's d parameters, and the canaries lie in b of its coordinates, which
-begin at a random place and go round. Rows of a larger matrix that are cut to d would cover every coordinate, but no longer
-be orthogonal: each canary would then see the others as noise of variance k/d, and only d z^2 / 50 of them could be added at
-noise multiplier z. Noise is the same in every coordinate, so nothing is lost.
+b is the largest power of two that fits into the model's d parameters, and the canaries lie in b of
+its coordinates, which begin at a random place and go round. Rows of a larger matrix that are cut to
+d would cover every coordinate, but no longer be orthogonal: each canary would then see the others
+as noise of variance k/d, and only d z^2 / 50 of them could be added at noise multiplier z. Noise is
+the same in every coordinate, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ from algorithms.core.messages import Doubles, Floats
 class CanaryPlan:
     """How canaries take part."""
 
-    every: Literal["auto"] | int  # rounds from one audited round to the next; auto: as few as take little time
-    # L2 norm of what a canary sends, so large that clipping bites if they are many. None, where nothing is clipped: the
-    # median norm of the updates of the round.
+    every: (
+        Literal["auto"] | int
+    )  # rounds from one audited round to the next; auto: as few as take little time
+    # L2 norm of what a canary sends, so large that clipping bites if they are many. None, where
+    # nothing is clipped: the median norm of the updates of the round.
     norm: float | None
-    # Whether a canary that is out sends the opposite instead of nothing, which is the furthest that a client that replaces
-    # another can move the release.
+    # Whether a canary that is out sends the opposite instead of nothing, which is the furthest that
+    # a client that replaces another can move the release.
     opposite: bool = False
-    # Whether canaries take part one at a time, because the noise depends on the updates (`algorithms.engine.lone_canaries`).
+    # Whether canaries take part one at a time, because the noise depends on the updates
+    # (`algorithms.engine.lone_canaries`).
     alone: bool = False
 
 
@@ -44,12 +49,14 @@ def number_of_directions(d: int) -> int:
 
 
 def walsh_hadamard(x: Floats) -> Floats:
-    """Multiply a vector [b], b a power of two, by the Hadamard matrix, without scaling, in b log2(b) additions.
+    """Multiply a vector [b], b a power of two, by the Hadamard matrix, without scaling, in b
+    log2(b) additions.
 
     >>> walsh_hadamard(np.array([1, 0, 2, 0], np.float32)).tolist()
     [3.0, 3.0, -1.0, -1.0]
 
-    The halves of the index's bits are transformed in turn, so that every addition runs over a long piece of memory.
+    The halves of the index's bits are transformed in turn, so that every addition runs over a long
+    piece of memory.
     """
     bits = len(x).bit_length() - 1
     square = x.reshape(1 << (bits + 1) // 2, 1 << bits // 2)
@@ -73,7 +80,8 @@ def _columns(x: Floats) -> Floats:
 class Directions:
     """Orthogonal directions in the space of a model's d parameters.
 
-    They lie in the coordinates from ``start`` on, and go on at 0 after the last one; ``signs`` [b] are 1 or -1.
+    They lie in the coordinates from ``start`` on, and go on at 0 after the last one; ``signs`` [b]
+    are 1 or -1.
     """
 
     d: int
@@ -93,7 +101,9 @@ class Directions:
         return len(self.signs)
 
     def combine(self, coefficients: Doubles) -> Floats:
-        """Return the sum of the first directions times ``coefficients`` [at most b], a vector [d]."""
+        """Return the sum of the first directions times ``coefficients`` [at most b], a vector
+        [d].
+        """
         spread = np.zeros(self.number, np.float32)
         spread[: len(coefficients)] = coefficients
         return self._place(walsh_hadamard(spread) * self.signs * np.float32(self.number**-0.5))
@@ -101,7 +111,9 @@ class Directions:
     def row(self, index: int) -> Floats:
         """Return direction ``index``, a vector [d]."""
         signs = np.ones(1, np.float32)
-        while len(signs) < self.number:  # one more bit of the column's index at a time, the lowest first
+        while (
+            len(signs) < self.number
+        ):  # one more bit of the column's index at a time, the lowest first
             signs = np.concatenate([signs, -signs if index & len(signs) else signs])
         return self._place(signs * self.signs * np.float32(self.number**-0.5))
 

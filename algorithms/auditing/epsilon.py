@@ -1,18 +1,20 @@
 """From a separation of two hypotheses, "the client took part" and "it did not", to an epsilon.
 
-A Gaussian mechanism is mu-GDP: telling the hypotheses apart is as hard as telling N(0, 1) from N(mu, 1) (Dong, Roth and
-Su 2022). An attack's success is a mu as well:
+A Gaussian mechanism is mu-GDP: telling the hypotheses apart is as hard as telling N(0, 1) from
+N(mu, 1) (Dong, Roth and Su 2022). An attack's success is a mu as well:
 
-    AUC            mu = sqrt(2) Phi^-1(AUC)               of two normal scores of equal deviation
-    (TPR, FPR)     mu = Phi^-1(TPR) - Phi^-1(FPR)         of the mechanism with such a trade-off curve
+    AUC            mu = sqrt(2) Phi^-1(AUC)             of two normal scores of equal deviation
+    (TPR, FPR)     mu = Phi^-1(TPR) - Phi^-1(FPR)       of the mechanism with such a trade-off curve
 
-Both give estimates, and say of whom only what the attack says: an attack on clients gives an epsilon of a client, to be held
-against the claim for a client; one on examples gives an epsilon of an example, averaged over the attacked ones. Neither says
-anything of the other's claim. An epsilon from one model is no bound at all, because its examples were not trained on by the
-tosses of coins; runs that differ in the attacked client only certify one (`algorithms.auditing.bounds.classic_bound`).
+Both give estimates, and say of whom only what the attack says: an attack on clients gives an
+epsilon of a client, to be held
+against the claim for a client; one on examples gives an epsilon of an example, averaged over the
+attacked ones. Neither says anything of the other's claim. An epsilon from one model is no bound at
+all, because its examples were not trained on by the tosses of coins; runs that differ in the
+attacked client only certify one (`algorithms.auditing.bounds.classic_bound`).
 
-Where the two distributions have different deviations, epsilon follows from the privacy loss of the two normal distributions
-(Steinke 2022, used so by Andrew et al. 2024).
+Where the two distributions have different deviations, epsilon follows from the privacy loss of the
+two normal distributions (Steinke 2022, used so by Andrew et al. 2024).
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ import numpy as np
 
 from algorithms.core.messages import Doubles
 
-DELTA = 1e-5  # of attacks' epsilons and audits without a claim; the default of global_dp and dp_sgd, whose claims may differ
+# of attacks' epsilons and audits without a claim; the default of global_dp and dp_sgd, whose claims
+# may differ
+DELTA = 1e-5
 LARGEST_MU = 1e100  # beyond it, epsilon has no finite float
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated epsilon and its 95 % interval; an end that is not known is NaN, and one without a limit is infinite."""
+    """An estimated epsilon and its 95 % interval; an end that is not known is NaN, and one
+    without a limit is infinite.
+    """
 
     epsilon: float
     low: float = math.nan
@@ -38,7 +44,8 @@ class Estimate:
 
 
 def epsilon_gdp(mu: float, delta: float) -> float:
-    """Compute the epsilon at ``delta`` of a mu-GDP mechanism, such as Gaussian noise of multiplier 1/mu.
+    """Compute the epsilon at ``delta`` of a mu-GDP mechanism, such as Gaussian noise of
+    multiplier 1/mu.
 
     >>> round(epsilon_gdp(2.0, 1e-5), 4), epsilon_gdp(-0.1, 1e-5)
     (9.9973, 0.0)
@@ -50,7 +57,9 @@ def epsilon_gdp(mu: float, delta: float) -> float:
 
 
 def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
-    """Compute `epsilon_gdp` of many mu [...] by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8)."""
+    """Compute `epsilon_gdp` of many mu [...] by bisection on delta(epsilon) (Balle and Wang
+    2018, theorem 8).
+    """
     from scipy.special import log_ndtr
 
     inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
@@ -66,7 +75,8 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
 
 
 def mu_gdp(epsilon: float, delta: float) -> float:
-    """Compute the mu at which a mu-GDP mechanism has this epsilon at ``delta``: the inverse of `epsilon_gdp`.
+    """Compute the mu at which a mu-GDP mechanism has this epsilon at ``delta``: the inverse of
+    `epsilon_gdp`.
 
     >>> round(mu_gdp(9.9973, 1e-5), 4)
     2.0
@@ -78,7 +88,8 @@ def mu_gdp(epsilon: float, delta: float) -> float:
 
 
 def mu_of_auc(auc: float) -> float:
-    """Compute the mu of two normal distributions of equal deviation that an attack separates with this AUC.
+    """Compute the mu of two normal distributions of equal deviation that an attack separates
+    with this AUC.
 
     >>> round(mu_of_auc(0.76), 3)
     0.999
@@ -89,7 +100,11 @@ def mu_of_auc(auc: float) -> float:
 
 
 def estimate_of_auc(
-    auc: float, low: float = math.nan, high: float = math.nan, comparisons: int = 0, either_way: bool = False
+    auc: float,
+    low: float = math.nan,
+    high: float = math.nan,
+    comparisons: int = 0,
+    either_way: bool = False,
 ) -> Estimate:
     """Estimate the epsilon at `DELTA` of an AUC, given the ends of its 95 % interval.
 
@@ -97,9 +112,10 @@ def estimate_of_auc(
     >>> [round(estimate.epsilon, 3) for estimate in estimates]
     [4.377, 0.0, 1.377]
 
-    With so many ``comparisons`` of scores behind it, a perfect AUC counts as half a comparison short of it, so that the
-    estimate is finite. An attacker may decide ``either_way`` where it is not known beforehand which scores are the higher
-    ones. The interval then begins at 0 if an AUC of 1/2 is in it.
+    With so many ``comparisons`` of scores behind it, a perfect AUC counts as half a comparison
+    short of it, so that the estimate is finite. An attacker may decide ``either_way`` where it is
+    not known beforehand which scores are the higher ones. The interval then begins at 0 if an AUC
+    of 1/2 is in it.
     """
     nearest = 0.5 / comparisons if comparisons else 0.0
     if either_way and auc < 0.5:
@@ -113,7 +129,8 @@ def estimate_of_auc(
 def estimate_of_rates(
     true_positive: float, false_positive: float, low: float = math.nan, high: float = math.nan
 ) -> Estimate:
-    """Estimate the epsilon at `DELTA` of a decision with these rates; the interval is that of the true positive rate.
+    """Estimate the epsilon at `DELTA` of a decision with these rates; the interval is that of
+    the true positive rate.
 
     >>> round(estimate_of_rates(0.0923, 0.01).epsilon, 2)
     4.38
@@ -125,7 +142,8 @@ def estimate_of_rates(
 
 
 def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
-    """Compute the smallest epsilon at which a test may have these error rates (Kairouz et al. 2015).
+    """Compute the smallest epsilon at which a test may have these error rates (Kairouz et al.
+    2015).
 
     >>> round(epsilon_of_rates(0.01, 0.5, 0.0), 3), epsilon_of_rates(0.5, 0.5, 0.0)
     (3.912, 0.0)
@@ -134,13 +152,18 @@ def epsilon_of_rates(false_positive: float, false_negative: float, delta: float)
     """
     pairs = ((false_positive, false_negative), (false_negative, false_positive))
     limits = [
-        math.log((1 - delta - other) / rate) if rate > 0 else math.inf for rate, other in pairs if other < 1 - delta
+        math.log((1 - delta - other) / rate) if rate > 0 else math.inf
+        for rate, other in pairs
+        if other < 1 - delta
     ]
     return max([0.0, *limits])
 
 
-def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: float, delta: float) -> float:
-    """Compute the smallest epsilon at ``delta`` of a mechanism whose result is normal in two ways (Steinke 2022).
+def epsilon_two_gaussians(
+    mean: float, sd: float, other_mean: float, other_sd: float, delta: float
+) -> float:
+    """Compute the smallest epsilon at ``delta`` of a mechanism whose result is normal in two
+    ways (Steinke 2022).
 
     >>> round(epsilon_two_gaussians(0.0, 1.0, 2.0, 1.0, 1e-5), 4)
     9.9973
@@ -167,7 +190,8 @@ def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: f
 
 
 def _log_delta(first: tuple[float, float], second: tuple[float, float], epsilon: float) -> float:
-    """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon]; the privacy loss of y is a y^2 + b y + c.
+    """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon]; the privacy loss of
+    y is a y^2 + b y + c.
 
     The deviations differ, so a is not 0.
     """
@@ -175,9 +199,13 @@ def _log_delta(first: tuple[float, float], second: tuple[float, float], epsilon:
     d, r = (m2 - m1) / s1, s2 / s1  # in units of the first: N(0, 1) against N(d, r^2)
     a, b, c = (1 - r) * (1 + r) / (2 * r**2), -d / r**2, d**2 / (2 * r**2) + math.log(r)
     square = b**2 - 4 * a * (c - epsilon)
-    if square <= 0:  # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
+    if (
+        square <= 0
+    ):  # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
         return -math.inf
-    q = -(b + math.copysign(math.sqrt(square), b)) / 2  # of the root that loses no digits where a is next to 0
+    q = (
+        -(b + math.copysign(math.sqrt(square), b)) / 2
+    )  # of the root that loses no digits where a is next to 0
     left, right = sorted((q / a, (c - epsilon) / q))
     p1, p2 = (_log_mass(left, right, mean, sd, outside=a > 0) for mean, sd in ((0.0, 1.0), (d, r)))
     drop = epsilon + p2 - p1
@@ -185,7 +213,9 @@ def _log_delta(first: tuple[float, float], second: tuple[float, float], epsilon:
 
 
 def _log_mass(left: float, right: float, mean: float, sd: float, outside: bool) -> float:
-    """Compute the log of a normal distribution's mass outside or inside an interval, precise far in the tails."""
+    """Compute the log of a normal distribution's mass outside or inside an interval, precise far
+    in the tails.
+    """
     from scipy.special import log_ndtr
 
     low, high = (left - mean) / sd, (right - mean) / sd
@@ -199,4 +229,6 @@ def _log_mass(left: float, right: float, mean: float, sd: float, outside: bool) 
 
 def _check(delta: float) -> None:
     if not 0 < delta < 1:
-        raise ValueError(f"delta must be above 0 and below 1, because the bound is Gaussian; got {delta:g}")
+        raise ValueError(
+            f"delta must be above 0 and below 1, because the bound is Gaussian; got {delta:g}"
+        )

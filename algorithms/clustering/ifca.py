@@ -1,11 +1,13 @@
-"""IFCA, the iterative federated clustering algorithm (Ghosh et al. 2020), as the baseline of IFCA-MIR.
+"""IFCA, the iterative federated clustering algorithm (Ghosh et al. 2020), as the baseline of
+IFCA-MIR.
 
     theta_1..theta_s: independent random initializations
     each round:  every client i chooses  j_i = argmin_j f(theta_j; D_i)
                  trains theta_{j_i} on its own examples and sends it back
                  theta_j <- mean of what the clients of cluster j sent; an empty cluster keeps its model
 
-Differences from the paper: the first rounds use a random partition, and the best of several initializations is kept
+Differences from the paper: the first rounds use a random partition, and the best of several
+initializations is kept
 (both can be switched off); the loss is taken on all training examples, as in the authors' code.
 """
 

@@ -1,16 +1,20 @@
-"""A control for IFCA-MIR: as many clients change their model as by its rule, but they are drawn at random.
+"""A control for IFCA-MIR: as many clients change their model as by its rule, but they are drawn
+at random.
 
-    each round:  m_ab <- number of clients that choose model a by loss and model b by loss and risk (IFCA-MIR)
-                 for all a, b: of the clients that choose a by loss, m_ab random ones use b instead
+    each round:  m_ab <- number of clients that choose model a by loss and model b by loss and risk
+                 (IFCA-MIR) for all a, b: of the clients that choose a by loss, m_ab random ones use
+                 b instead
 
     where leaving is limited (most_leaving, leaving_price), both choices and the draw keep to it:
-                 choice by loss: that of IFCA-MIR's rule with beta = 0, so within the same cap and at the same price
-                 m_pab, and the draw, for the clients that used model p last alone; so as many leave p as by the rule
+                 choice by loss: that of IFCA-MIR's rule with beta = 0, so within the same cap and
+                     at the same price
+                 m_pab, and the draw, for the clients that used model p last alone; so as many leave
+                 p as by the rule
 
-Whatever remains of IFCA-MIR's effect under this control is due to the number of clients that move, and not to who they
-are. The rule is applied to the control's own models, which differ from those of a run of IFCA-MIR, so the numbers of
-moves differ as well; compare them. The order in which clients are drawn is the same in every round, so that a client
-that moved tends to stay.
+Whatever remains of IFCA-MIR's effect under this control is due to the number of clients that move,
+and not to who they are. The rule is applied to the control's own models, which differ from those of
+a run of IFCA-MIR, so the numbers of moves differ as well; compare them. The order in which clients
+are drawn is the same in every round, so that a client that moved tends to stay.
 """
 
 from __future__ import annotations
@@ -46,10 +50,13 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
     """Choose by loss, then move as many random clients as IFCA-MIR would move because of risk.
 
     Returns:
-        The chosen model [clients], and the losses in nats as costs [clients, clusters]. A client that does not use the
-        model with its lowest loss has no other choice: the other models cost it infinity.
+        The chosen model [clients], and the losses in nats as costs [clients, clusters]. A client
+        that does not use the model with its lowest loss has no other choice: the other models cost
+        it infinity.
     """
-    by_loss, _ = ifca_mir.choose(config, view, replace(preferences, beta=np.zeros(len(view.losses))))
+    by_loss, _ = ifca_mir.choose(
+        config, view, replace(preferences, beta=np.zeros(len(view.losses)))
+    )
     by_risk, _ = ifca_mir.choose(config, view, preferences)
     chosen, models = by_loss.copy(), np.arange(view.losses.shape[1])
     order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)

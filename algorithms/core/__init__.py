@@ -1,1 +1,3 @@
-"""Building blocks of all other rooms: messages, parameter layout, networks, noise, clipping and privacy accounting."""
+"""Building blocks of all other rooms: messages, parameter layout, networks, noise, clipping and
+privacy accounting.
+"""

@@ -5,9 +5,9 @@
     poisson  privacy loss distributions, composed numerically and rounded up (Doroshenko et al. 2022); add or remove one
     fixed    Renyi divergences of sampling without replacement (Wang et al. 2019, theorem 9); replace one
 
-Every number is an upper bound. Where sampling is accounted for and the bound without sampling is smaller, the smaller
-bound is returned; this happens to Renyi divergences at very little noise. Floating-point effects (Mironov 2012) are not
-covered.
+Every number is an upper bound. Where sampling is accounted for and the bound without sampling is
+smaller, the smaller bound is returned; this happens to Renyi divergences at very little noise.
+Floating-point effects (Mironov 2012) are not covered.
 """
 
 from __future__ import annotations
@@ -27,12 +27,19 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 # The neighboring relations with which each sampler can be accounted for.
-SUPPORTED = {"all": ("add_or_remove_one", "replace_one"), "poisson": ("add_or_remove_one",), "fixed": ("replace_one",)}
+SUPPORTED = {
+    "all": ("add_or_remove_one", "replace_one"),
+    "poisson": ("add_or_remove_one",),
+    "fixed": ("replace_one",),
+}
 
-# Below this noise multiplier (an epsilon of 5e11) the formulas lose their precision; infinity is a valid bound as well.
+# Below this noise multiplier (an epsilon of 5e11) the formulas lose their precision; infinity is a
+# valid bound as well.
 LEAST = 1e-6
 DIGITS = 6  # significant ones of a noise multiplier that was found for an epsilon
-WIDEST = 500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be finite
+WIDEST = (
+    500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be finite
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class PrivacyEvent:
     """One noisy sum over so many ``clients`` that took part.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise divided by the L2 sensitivity under the neighboring relation.
+        noise_multiplier: standard deviation of the noise divided by the L2 sensitivity under the
+            neighboring relation.
         sampler: how clients were sampled.
         sampling: probability (poisson) or share (fixed) with which a client takes part.
     """
@@ -53,7 +61,9 @@ class PrivacyEvent:
 
 @dataclass(frozen=True)
 class Spending:
-    """One privacy event together with the round, counted from 0, the model and the initialization that it belongs to."""
+    """One privacy event together with the round, counted from 0, the model and the
+    initialization that it belongs to.
+    """
 
     round: int
     cluster: int
@@ -63,7 +73,9 @@ class Spending:
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of a trial's account before it runs: all its noisy sums, the relation of neighbors, and delta."""
+    """What is known of a trial's account before it runs: all its noisy sums, the relation of
+    neighbors, and delta.
+    """
 
     events: tuple[PrivacyEvent, ...]
     neighboring: str
@@ -71,9 +83,11 @@ class Account:
 
 
 def delta_problem(delta: float, count: int, units: str) -> str | None:
-    """Say why a delta promises nothing to one of so many ``units``; None if it may promise something.
+    """Say why a delta promises nothing to one of so many ``units``; None if it may promise
+    something.
 
-    Whoever draws one of n at random and publishes all that it has keeps epsilon 0 at delta 1/n (Dwork and Roth 2014, 2.3).
+    Whoever draws one of n at random and publishes all that it has keeps epsilon 0 at delta 1/n
+    (Dwork and Roth 2014, 2.3).
 
     >>> delta_problem(0.5, 4, "clients")
     'must be below 1/4 = 0.25, as publishing one of 4 clients at random keeps that promise; got 0.5'
@@ -89,11 +103,17 @@ def unsupported(sampler: str, neighboring: str) -> str | None:
     """Say in the end of a sentence why there is no account for this pair; None if there is one."""
     if neighboring in SUPPORTED[sampler]:
         return None
-    pairs = "; ".join(f"{name} with {' or '.join(relations)}" for name, relations in SUPPORTED.items())
+    pairs = "; ".join(
+        f"{name} with {' or '.join(relations)}" for name, relations in SUPPORTED.items()
+    )
     return f"cannot be {neighboring} if participation is {sampler}; the account supports {pairs}"
 
 
-def sense(noise: Literal["reproducible", "secret"], holds: str = "dp", towards: str = "whoever sees the models") -> str:
+def sense(
+    noise: Literal["reproducible", "secret"],
+    holds: str = "dp",
+    towards: str = "whoever sees the models",
+) -> str:
     """Return in words what an epsilon holds for, and ``towards`` whom.
 
     >>> sense("secret")
@@ -102,7 +122,10 @@ def sense(noise: Literal["reproducible", "secret"], holds: str = "dp", towards: 
     if noise == "secret":
         return f"{holds}, towards {towards}; the tables of results are not covered"
     to = "" if towards == "whoever sees the models" else f", towards {towards}"
-    return f"{holds}{to}, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+    return (
+        f"{holds}{to}, of the mechanism under fresh secret noise; the files of a reproducible "
+        "run protect nobody"
+    )
 
 
 def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> float:
@@ -115,7 +138,8 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
         Epsilon: 0 without events, infinity if an event adds next to no noise.
 
     Raises:
-        ValueError: the events have several samplers, or their sampler cannot be combined with ``neighboring``.
+        ValueError: the events have several samplers, or their sampler cannot be combined with
+            ``neighboring``.
     """
     samplers = {event.sampler for event in events}
     if len(samplers) > 1:
@@ -127,23 +151,32 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
     if math.isinf(bound) or all(event.sampling == 1 for event in events):
         return bound
     if samplers == {"poisson"}:
-        return min(bound, _poisson(Counter((event.noise_multiplier, event.sampling) for event in events), delta))
+        return min(
+            bound,
+            _poisson(Counter((event.noise_multiplier, event.sampling) for event in events), delta),
+        )
     return min(bound, _without_replacement(events, delta))
 
 
 @lru_cache(maxsize=1024)
 def composed(counts: tuple[tuple[PrivacyEvent, int], ...], delta: float, neighboring: str) -> float:
-    """Compute `epsilon` of events and how often each occurs; what was computed once is remembered."""
+    """Compute `epsilon` of events and how often each occurs; what was computed once is
+    remembered.
+    """
     return epsilon([event for event, count in counts for _ in range(count)], delta, neighboring)
 
 
 @lru_cache(maxsize=1024)  # several numbers of lots are asked for in every trial of a sweep
-def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
-    """Compute epsilon of one example after DP-SGD (Abadi et al. 2016), where neighbors differ by one added example.
+def dp_sgd_epsilon(
+    noise_multiplier: float, sampling_rate: float, steps: int, delta: float
+) -> float:
+    """Compute epsilon of one example after DP-SGD (Abadi et al. 2016), where neighbors differ by
+    one added example.
 
-    Each step takes every example with probability ``sampling_rate``, clips its gradient to C and adds noise of standard
-    deviation ``noise_multiplier`` * C to the sum of the gradients. A rate of 1 also stands for a pass over disjoint
-    lots, one of which has the example: together they are a single step.
+    Each step takes every example with probability ``sampling_rate``, clips its gradient to C and
+    adds noise of standard deviation ``noise_multiplier`` * C to the sum of the gradients. A rate of
+    1 also stands for a pass over disjoint lots, one of which has the example: together they are a
+    single step.
 
     >>> round(dp_sgd_epsilon(1.0, 1.0, 100, 1e-5), 1)
     91.8
@@ -167,7 +200,8 @@ def rounded_up(value: float, digits: int = 4) -> float:
 
 
 def calibrate(spent: Callable[[float], float], target: float, most: float) -> float | None:
-    """Find the least noise multiplier z, rounded up to `DIGITS`, at which epsilon ``spent(z)`` is at most ``target``.
+    """Find the least noise multiplier z, rounded up to `DIGITS`, at which epsilon ``spent(z)``
+    is at most ``target``.
 
     ``spent`` falls as z grows. None if z would have to be above ``most``.
 
@@ -182,7 +216,9 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
         raise ValueError(f"a target epsilon must be above 0 and finite, got {target:g}")
 
     def beyond(log_z: float) -> float:
-        """The logarithm of how many times the target is spent: almost a straight line, whose root takes few accounts."""
+        """The logarithm of how many times the target is spent: almost a straight line, whose
+        root takes few accounts.
+        """
         return math.log(min(max(spent(math.exp(log_z)) / target, 1e-9), 1e9))
 
     low = high = min(1.0, most)
@@ -201,11 +237,15 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
     return found
 
 
-def epsilon_so_far(events: Sequence[PrivacyEvent], rounds: int, delta: float, neighboring: str) -> float:
-    """Compute a bound on `epsilon` after the ``events`` of as many rounds, of ``rounds`` in all, that takes little time.
+def epsilon_so_far(
+    events: Sequence[PrivacyEvent], rounds: int, delta: float, neighboring: str
+) -> float:
+    """Compute a bound on `epsilon` after the ``events`` of as many rounds, of ``rounds`` in all,
+    that takes little time.
 
-    Without sampling, and after the last round, it is epsilon itself. With sampling, whose composition takes about half a
-    second, it is that of the next 1, 2, 4, 8, ... rounds: what will have been spent then, so that less has been spent now.
+    Without sampling, and after the last round, it is epsilon itself. With sampling, whose
+    composition takes about half a second, it is that of the next 1, 2, 4, 8, ... rounds: what will
+    have been spent then, so that less has been spent now.
     """
     if len(events) < rounds and any(event.sampling < 1 for event in events):
         worst = min(events, key=lambda event: event.noise_multiplier)
@@ -214,7 +254,8 @@ def epsilon_so_far(events: Sequence[PrivacyEvent], rounds: int, delta: float, ne
 
 
 def schedule(done: int, rounds: int) -> int:
-    """Return the number of rounds for which `epsilon_so_far` accounts after ``done`` of them: the next power of two.
+    """Return the number of rounds for which `epsilon_so_far` accounts after ``done`` of them:
+    the next power of two.
 
     >>> [schedule(done, 20) for done in (1, 2, 3, 9, 17, 20)]
     [1, 2, 4, 16, 20, 20]
@@ -223,26 +264,42 @@ def schedule(done: int, rounds: int) -> int:
 
 
 def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
-    """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of several trials can be composed."""
+    """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of
+    several trials can be composed.
+    """
     counts = sorted((astuple(event), count) for event, count in _counted(events).items())
-    return json.dumps({"neighboring": neighboring, "events": [[count, *event] for event, count in counts]})
+    return json.dumps(
+        {"neighboring": neighboring, "events": [[count, *event] for event, count in counts]}
+    )
 
 
 def _counted(events: Iterable[PrivacyEvent]) -> Counter[PrivacyEvent]:
-    """Count equal events. The number of clients that came enters no account but that of a fixed number, and is left out."""
-    return Counter(event if event.sampler == "fixed" else replace(event, clients=0) for event in events)
+    """Count equal events.
+
+    The number of clients that came enters no account but that of a fixed number, and is left
+    out.
+    """
+    return Counter(
+        event if event.sampler == "fixed" else replace(event, clients=0) for event in events
+    )
 
 
 def dp_event(event: PrivacyEvent) -> DpEvent:
     """Return the event as the accountants of the library know it."""
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+    from dp_accounting import (
+        GaussianDpEvent,
+        PoissonSampledDpEvent,
+        SampledWithoutReplacementDpEvent,
+    )
 
     noise = GaussianDpEvent(event.noise_multiplier)
     if event.sampling == 1:
         return noise
     if event.sampler == "poisson":
         return PoissonSampledDpEvent(event.sampling, noise)
-    return SampledWithoutReplacementDpEvent(round(event.clients / event.sampling), event.clients, noise)
+    return SampledWithoutReplacementDpEvent(
+        round(event.clients / event.sampling), event.clients, noise
+    )
 
 
 def _gaussian(multipliers: Sequence[float], delta: float) -> float:
@@ -257,7 +314,9 @@ def _gaussian(multipliers: Sequence[float], delta: float) -> float:
 
 
 def _poisson(counts: Counter[tuple[float, float]], delta: float) -> float:
-    """Compute epsilon of Poisson-sampled Gaussian events; ``counts`` holds how often each (multiplier, probability) occurs."""
+    """Compute epsilon of Poisson-sampled Gaussian events; ``counts`` holds how often each
+    (multiplier, probability) occurs.
+    """
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, pld
 
     interval = _interval(counts)
@@ -272,9 +331,9 @@ def _poisson(counts: Counter[tuple[float, float]], delta: float) -> float:
 def _interval(counts: Counter[tuple[float, float]]) -> float:
     """Choose the width of the cells into which privacy losses are rounded up.
 
-    Losses reach 1/(2 z^2) + 10/z in one event and, in total, roughly the sum of the events' Renyi divergences of order
-    2, log(1 + q^2 (e^(1/z^2) - 1)). Little noise makes both huge: with a fixed width the cells would no longer fit into
-    memory.
+    Losses reach 1/(2 z^2) + 10/z in one event and, in total, roughly the sum of the events' Renyi
+    divergences of order 2, log(1 + q^2 (e^(1/z^2) - 1)). Little noise makes both huge: with a fixed
+    width the cells would no longer fit into memory.
     """
     widest = max(1 / (2 * z**2) + 10 / z for z, _ in counts)
     drift = 0.0

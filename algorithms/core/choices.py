@@ -16,7 +16,8 @@ class Preferences:
     Attributes:
         threshold: [clients] attack accuracy that each client tolerates, a fraction.
         beta: [clients] weight of risk in each client's choice, between 0 and 1.
-        turn: [clients] each client's place in the order in which clients move at random; None: they do not.
+        turn: [clients] each client's place in the order in which clients move at random; None: they
+            do not.
     """
 
     threshold: Doubles
@@ -29,13 +30,15 @@ class View:
     """The quantities from which clients choose a model.
 
     Attributes:
-        losses: [clients, clusters] mean cross-entropy in nats of every model on the client's selection examples.
+        losses: [clients, clusters] mean cross-entropy in nats of every model on the client's
+            selection examples.
         published_risks: [clusters] attack accuracy published with each model, a fraction.
         previous: [clients] the model chosen last (-1: none).
         classes: number of labels.
-        own_risks: [clients, clusters] accuracy of each client's own attack on each model, a fraction; None: no client
-            has attacked yet, or none does.
-        risk_counts: whether risk counts in this choice, and with it all that limits leaving a model.
+        own_risks: [clients, clusters] accuracy of each client's own attack on each model, a
+            fraction; None: no client has attacked yet, or none does.
+        risk_counts: whether risk counts in this choice, and with it all that limits leaving a
+            model.
     """
 
     losses: Doubles
@@ -48,9 +51,11 @@ class View:
 
 @dataclass(frozen=True)
 class Starts:
-    """How several models are initialized: of so many ``initializations`` the one with the lowest training loss is kept.
+    """How several models are initialized: of so many ``initializations`` the one with the lowest
+    training loss is kept.
 
-    They are compared after ``rounds``; in the first ``random_rounds``, clients are assigned to models at random.
+    They are compared after ``rounds``; in the first ``random_rounds``, clients are assigned to
+    models at random.
     """
 
     initializations: int = 1
@@ -60,7 +65,9 @@ class Starts:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Training on the server's own examples, with Adam at this learning rate, before the first round."""
+    """Training on the server's own examples, with Adam at this learning rate, before the first
+    round.
+    """
 
     epochs: int
     lr: float
@@ -68,5 +75,7 @@ class WarmStart:
 
 
 def random_partition(clusters: int, clients: int, rng: np.random.Generator) -> Ints:
-    """Assign clients to clusters at random, in parts whose sizes differ by at most one; return each one's cluster [clients]."""
+    """Assign clients to clusters at random, in parts whose sizes differ by at most one; return
+    each one's cluster [clients].
+    """
     return rng.permutation(np.arange(clients) % clusters)

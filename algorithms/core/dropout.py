@@ -1,4 +1,6 @@
-"""Dropout (Srivastava et al. 2014) whose masks come from an explicit generator instead of PyTorch's global one."""
+"""Dropout (Srivastava et al. 2014) whose masks come from an explicit generator instead of
+PyTorch's global one.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """A layer that sets each element to zero with probability ``p`` and divides the others by 1 - p.
+    """A layer that sets each element to zero with probability ``p`` and divides the others by 1
+    - p.
 
-    In evaluation mode it is the identity. A mask depends only on the state of the ``generator``, which the training code sets
-    with `reseed`, and on the shape of the input, not on the input's precision or memory format.
+    In evaluation mode it is the identity. A mask depends only on the state of the ``generator``,
+    which the training code sets with `reseed`, and on the shape of the input, not on the input's
+    precision or memory format.
     """
 
     generator: torch.Generator | None = None
@@ -29,14 +33,17 @@ class Dropout(nn.Module):
             return x
         if self.generator is None:
             raise RuntimeError(
-                "Dropout has no generator; call algorithms.core.dropout.reseed(module, seed, device) before training"
+                "Dropout has no generator; call algorithms.core.dropout.reseed(module, "
+                "seed, device) before training"
             )
         mask = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p
         return x * mask / (1 - self.p)
 
 
 def reseed(module: nn.Module, seed: int, device: torch.device | str) -> None:
-    """Give all `Dropout` layers of a module one new, shared generator on ``device``; other layers are unchanged."""
+    """Give all `Dropout` layers of a module one new, shared generator on ``device``; other
+    layers are unchanged.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     for layer in module.modules():
         if isinstance(layer, Dropout):

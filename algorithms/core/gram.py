@@ -1,9 +1,11 @@
-"""Inner products of the clients' updates for each array, from which all distances between models follow.
+"""Inner products of the clients' updates for each array, from which all distances between models
+follow.
 
-    G_a[i, j] = <u_i[a], u_j[a]>            ||u_i[a] - u_j[a]||^2 = G_a[i, i] + G_a[j, j] - 2 G_a[i, j]
+    G_a[i, j] = <u_i[a], u_j[a]>         ||u_i[a] - u_j[a]||^2 = G_a[i, i] + G_a[j, j] - 2 G_a[i, j]
 
-The updates [clients, d] are read once, in pieces that fit a processor's cache, and never copied as a whole. All clients
-start from the same model, so the distances between their updates are the distances between their models.
+The updates [clients, d] are read once, in pieces that fit a processor's cache, and never copied as
+a whole. All clients start from the same model, so the distances between their updates are the
+distances between their models.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from algorithms.core.messages import Doubles, Floats
 
 PIECE = 1 << 15  # float64 numbers that are processed at a time: a quarter of a megabyte
 COLUMNS = 1 << 12  # columns that are processed at a time where rows are not combined
-# A squared distance below this share of the squared norms is rounding error: float32 models that differ by more than their last
-# digits lie above it, and equal ones must have distance zero, because noise may be divided by it.
+# A squared distance below this share of the squared norms is rounding error: float32 models that
+# differ by more than their last digits lie above it, and equal ones must have distance zero,
+# because noise may be divided by it.
 ROUNDING = 1e-14
 
 
@@ -27,8 +30,8 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
     >>> gram(np.array([[3, 4, 1], [0, 2, 5]], np.float32), [2, 1]).tolist()
     [[[25.0, 8.0], [8.0, 4.0]], [[1.0, 5.0], [5.0, 25.0]]]
 
-    ``rows`` are [clients, d], the result is [arrays, clients, clients]; the arrays of these ``sizes`` follow one another in
-    [d], and None treats all of [d] as one.
+    ``rows`` are [clients, d], the result is [arrays, clients, clients]; the arrays of these
+    ``sizes`` follow one another in [d], and None treats all of [d] as one.
     """
     clients, length = rows.shape
     sizes, width = (length,) if sizes is None else tuple(sizes), max(1, PIECE // max(1, clients))
@@ -80,7 +83,9 @@ def spread(products: Doubles) -> float:
 
 
 def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
-    """Add up inner products [arrays, ...] of the arrays of each layer, whose ``names`` are equal up to the last dot."""
+    """Add up inner products [arrays, ...] of the arrays of each layer, whose ``names`` are equal
+    up to the last dot.
+    """
     layers: dict[str, Doubles] = {}
     for name, product in zip(names, products, strict=True):
         layer = name.rpartition(".")[0]
@@ -89,11 +94,15 @@ def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
 
 
 def scale_products(products: Doubles, scales: Doubles) -> Doubles:
-    """Compute the inner products [..., clients, clients] of rows after each has been multiplied by its scale [clients]."""
+    """Compute the inner products [..., clients, clients] of rows after each has been multiplied
+    by its scale [clients].
+    """
     return products * np.outer(scales, scales)
 
 
 def center_products(products: Doubles) -> Doubles:
-    """Compute the inner products [..., K, K] of K rows after their mean has been subtracted: C G C with C = I - 1/K."""
+    """Compute the inner products [..., K, K] of K rows after their mean has been subtracted: C G
+    C with C = I - 1/K.
+    """
     mean = products.mean(axis=-1, keepdims=True)
     return products - mean - mean.swapaxes(-1, -2) + mean.mean(axis=-2, keepdims=True)

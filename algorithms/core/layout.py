@@ -1,9 +1,10 @@
 """Layout of a model's arrays in one vector, and views of the arrays in it.
 
-Clipping, noise, distances, averaging and transport all work on vectors; only a forward pass needs the arrays. A
-four-dimensional kernel (out, in, height, width) of our own networks is stored with its channels last, because CPU
-convolutions are fast in that order: a view of it costs nothing, whereas re-ordering at every step would. A module of
-somebody else gets arrays in torch's usual order, in which alone it may ``view`` them and what a convolution returns.
+Clipping, noise, distances, averaging and transport all work on vectors; only a forward pass needs
+the arrays. A four-dimensional kernel (out, in, height, width) of our own networks is stored with
+its channels last, because CPU convolutions are fast in that order: a view of it costs nothing,
+whereas re-ordering at every step would. A module of somebody else gets arrays in torch's usual
+order, in which alone it may ``view`` them and what a convolution returns.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Layout:
         return sum(self.sizes)
 
     def views(self, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the arrays by name as views: of shape ``shape`` into one vector [d], [clients, *shape] into [clients, d]."""
+        """Return the arrays by name as views: of shape ``shape`` into one vector [d], [clients,
+        *shape] into [clients, d].
+        """
         pieces = vectors.split(self.sizes, dim=-1)
         placed = zip(self.names, self.shapes, pieces, strict=True)
         return {name: _view(piece, shape, self.channels_last) for name, shape, piece in placed}

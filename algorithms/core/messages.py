@@ -1,4 +1,7 @@
-"""Messages between server and clients in a round. This module does not import torch, so the server need not load it."""
+"""Messages between server and clients in a round.
+
+This module does not import torch, so the server need not load it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,16 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-PIECE = 1 << 16  # numbers of a vector that are processed at a time, so that they stay in a processor's cache
+PIECE = (
+    1 << 16
+)  # numbers of a vector that are processed at a time, so that they stay in a processor's cache
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's state as two vectors: trainable parameters [d] and running statistics [b], of which most models have none."""
+    """A model's state as two vectors: trainable parameters [d] and running statistics [b], of
+    which most models have none.
+    """
 
     params: Floats
     buffers: Floats
@@ -34,7 +41,8 @@ class Assignment:
 
     Attributes:
         clients: ids of the clients.
-        chosen: [clients] index, among the models that were sent, of the model each client starts from.
+        chosen: [clients] index, among the models that were sent, of the model each client starts
+            from.
         round: the round, counted from 0.
         statistics: statistics that the server sends each client about itself, [clients] by name.
         optimizer_states: their `BlockResult.optimizer_states` of an earlier round; usually empty.
@@ -80,9 +88,12 @@ class BlockResult:
         clients: [c] ids of the clients that took part.
         parts: the clients' updates, summed by cluster.
         statistics: measurements of each client, [c] by name.
-        observed: what attacks recorded of the clients' models, [c, ...] by attack (or several such arrays by name).
-        optimizer_states: those for the next round, [c, ...] by name; empty unless the training slot keeps them.
-        halves: [c, halves, 2] curvatures on two halves of each client's examples; None unless they are due.
+        observed: what attacks recorded of the clients' models, [c, ...] by attack (or several such
+            arrays by name).
+        optimizer_states: those for the next round, [c, ...] by name; empty unless the training slot
+            keeps them.
+        halves: [c, halves, 2] curvatures on two halves of each client's examples; None unless they
+            are due.
     """
 
     clients: Ints
@@ -102,7 +113,8 @@ class ClientUpdates:
         weights: [clients] weights that sum to one.
         mean: [d] weighted mean of the scaled updates.
         buffers: [b] weighted mean of the buffers.
-        updates: [clients, d] updates as they arrived, before scaling; None unless a slot needs them.
+        updates: [clients, d] updates as they arrived, before scaling; None unless a slot needs
+            them.
         own_buffers: [clients, b] each client's buffers; None unless a slot needs the updates.
         norms: [clients] L2 norms of the unscaled updates.
         scales: [clients] factors by which the privacy slot multiplies the updates.
@@ -124,9 +136,11 @@ class ClientUpdates:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean cross-entropy in nats and accuracy of every model on the training examples of some clients, [clients, clusters].
+    """Mean cross-entropy in nats and accuracy of every model on the training examples of some
+    clients, [clients, clusters].
 
-    ``selection`` is the mean cross-entropy on the examples with which the client chooses its next model.
+    ``selection`` is the mean cross-entropy on the examples with which the client chooses its next
+    model.
     """
 
     losses: Doubles
@@ -134,8 +148,11 @@ class Evaluation:
     selection: Doubles
 
 
-def gather(parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str, Doubles]) -> ClientUpdates:
-    """Join the parts of all blocks, in their order, into the updates of one cluster, and the senders' ``statistics``.
+def gather(
+    parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str, Doubles]
+) -> ClientUpdates:
+    """Join the parts of all blocks, in their order, into the updates of one cluster, and the
+    senders' ``statistics``.
 
     Raises:
         ValueError: the clients' weights sum to zero.
@@ -160,7 +177,9 @@ def gather(parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str,
 
 
 def empty_updates(buffers: Floats, layout: Layout) -> ClientUpdates:
-    """Return the updates of a cluster in a round without clients: the mean is zero, and the ``buffers`` [b] stay."""
+    """Return the updates of a cluster in a round without clients: the mean is zero, and the
+    ``buffers`` [b] stay.
+    """
     d, b = layout.size, len(buffers)
     return ClientUpdates(
         clients=np.empty(0, np.int64),
@@ -174,7 +193,9 @@ def empty_updates(buffers: Floats, layout: Layout) -> ClientUpdates:
 
 
 def reweight(received: ClientUpdates, weights: Doubles) -> ClientUpdates:
-    """Return ``received``, with the updates themselves, under other client weights [clients] that sum to one."""
+    """Return ``received``, with the updates themselves, under other client weights [clients]
+    that sum to one.
+    """
     assert received.updates is not None and received.own_buffers is not None
     return replace(
         received,

@@ -1,7 +1,9 @@
 """Declarations of metrics: name, unit, better direction, and how tables show them.
 
-A metric is declared where it is measured: by a component as ``METRICS = (Metric(...), ...)`` in its own file, by the
-round engine in `algorithms.metrics.declared`; `orchestrator.config.metric_names` collects them all. No table has its own list.
+A metric is declared where it is measured: by a component as ``METRICS = (Metric(...), ...)`` in its
+own file, by the
+round engine in `algorithms.metrics.declared`; `orchestrator.config.metric_names` collects them all.
+No table has its own list.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ FAMILIES = (
     *(NOISE, CURVATURE, AGGREGATION, FAIRNESS, TIME),
 )
 
-# What a sweep is about: groups of clients, source inference, protection by noise or against client inference, or none of it.
+# What a sweep is about: groups of clients, source inference, protection by noise or against client
+# inference, or none of it.
 Kind: TypeAlias = Literal["groups", "sources", "protected", "plain"]
-# On a narrow terminal, columns of the highest rank are dropped first. By kind of sweep, if other kinds lack the column.
+# On a narrow terminal, columns of the highest rank are dropped first. By kind of sweep, if other
+# kinds lack the column.
 Rank: TypeAlias = int | Mapping[Kind, int]
 Bound: TypeAlias = Literal["upper", "lower"] | None
 MINOR = 7  # columns of this rank are dropped before any others
@@ -39,7 +43,9 @@ MINOR = 7  # columns of this rank are dropped before any others
 
 @dataclass(frozen=True)
 class Column:
-    """A metric's column in the table at the end of a run. The live table has the same heading and digits.
+    """A metric's column in the table at the end of a run.
+
+    The live table has the same heading and digits.
 
     Attributes:
         rank: see `Rank`.
@@ -58,17 +64,21 @@ class Column:
 
 @dataclass(frozen=True)
 class Risk:
-    """Makes a metric the risk of an attack: figures draw it over accuracy, and the headline may be about it.
+    """Makes a metric the risk of an attack: figures draw it over accuracy, and the headline may
+    be about it.
 
     Attributes:
         words: what the attack does, up to the number: the beginning of the headline's sentence.
-        rank: its place among all attacks, the strongest first, given before any number is looked at; None: it is shown only
-            beside or instead of another metric.
-        kind: of metrics of one kind, the first that was measured stands for all; empty: a kind of its own.
-        accuracies: the metrics of accuracy that belong to it, of which the first that was measured counts.
+        rank: its place among all attacks, the strongest first, given before any number is looked
+            at; None: it is shown only beside or instead of another metric.
+        kind: of metrics of one kind, the first that was measured stands for all; empty: a kind of
+            its own.
+        accuracies: the metrics of accuracy that belong to it, of which the first that was measured
+            counts.
         beside: the metrics that are drawn beside it.
-        instead: the metrics that a headline is about instead, the first that was measured: of the worst of several models
-            the mean, because the largest of several values is too high by chance.
+        instead: the metrics that a headline is about instead, the first that was measured: of the
+            worst of several models the mean, because the largest of several values is too high by
+            chance.
     """
 
     words: str
@@ -89,8 +99,10 @@ class PerClient:
         low: the column of the lower end of an interval within one run; empty: there is none.
         high: the column of its upper end.
         interval: what this interval is.
-        worst: the metric of the most exposed client, whose value by chance is a line of its own; empty: there is none.
-        target: the field of a run that names the attacked client, if each run attacks one; the metric is then the run's.
+        worst: the metric of the most exposed client, whose value by chance is a line of its own;
+            empty: there is none.
+        target: the field of a run that names the attacked client, if each run attacks one; the
+            metric is then the run's.
         two_sided: whether a value far below chance is as much of a success as one above it.
     """
 
@@ -116,28 +128,31 @@ class Metric:
         family: the section of the summary that shows it: one of `FAMILIES`, or a new one.
         label: its heading in the summary.
         direction: which values are better; None if neither.
-        unit: "fraction" (of one), "nats", "seconds", "clients", ...; empty for a number without a unit.
+        unit: "fraction" (of one), "nats", "seconds", "clients", ...; empty for a number without a
+            unit.
         digits: number of decimals in the summary.
         live: its rank in the live table; None if it has no column there.
         table: its column in the table at the end of a run; None if it has none.
         chance: the value by chance, or the name of the metric that holds it; None if it is unknown.
-        bound: "upper" if it is proved that the truth is no more, as of an epsilon, which is then rounded up; "lower" if it
-            is no less, which is rounded down; None for measurements.
-        limits: the smallest and the largest possible value, at which an interval ends; None: there is none. See `rate` and
-            `magnitude`.
-        by_model: whether a column such as ``<name>_model_1`` is its value of one of several models, which have no meaning
-            from seed to seed, unless it is declared itself.
-        protects: whom it guarantees something, such as "a client"; the column with ``guarantee`` for ``epsilon`` in its name
-            says under which assumption.
-        audits: the metrics of guarantees that it audits, of which the first that a trial has counts: an interval above that
-            one refutes it.
+        bound: "upper" if it is proved that the truth is no more, as of an epsilon, which is then
+            rounded up; "lower" if it is no less, which is rounded down; None for measurements.
+        limits: the smallest and the largest possible value, at which an interval ends; None: there
+            is none. See `rate` and `magnitude`.
+        by_model: whether a column such as ``<name>_model_1`` is its value of one of several models,
+            which have no meaning from seed to seed, unless it is declared itself.
+        protects: whom it guarantees something, such as "a client"; the column with ``guarantee``
+            for ``epsilon`` in its name says under which assumption.
+        audits: the metrics of guarantees that it audits, of which the first that a trial has
+            counts: an interval above that one refutes it.
         risk: what makes it an attack's risk; None if it is none.
         clients: how its values for single clients are drawn; None if there are none.
         final: the name of the figure that shows its final values by setting; empty: none does.
         over_rounds: the name of the figure that shows it over the rounds; empty: none does.
-        ends: whether the ends of its 95 % interval within a run are metrics, too: ``<name>_low`` and ``<name>_high``.
-        reading: a sentence below the tables that show it, without a full stop. ``{other}`` stands for the values of the
-            metric ``other``; a sweep that lacks one of them has no such sentence.
+        ends: whether the ends of its 95 % interval within a run are metrics, too: ``<name>_low``
+            and ``<name>_high``.
+        reading: a sentence below the tables that show it, without a full stop. ``{other}`` stands
+            for the values of the metric ``other``; a sweep that lacks one of them has no such
+            sentence.
     """
 
     name: str
@@ -167,7 +182,15 @@ class Metric:
         parts = {f"{self.name}_{end}": end for end in ("low", "high") if self.ends}
         parts |= {self.chance: "by chance"} if isinstance(self.chance, str) else {}
         return [
-            Metric(name, self.family, f"{self.label}, {of}", None, self.unit, self.digits, limits=self.limits)
+            Metric(
+                name,
+                self.family,
+                f"{self.label}, {of}",
+                None,
+                self.unit,
+                self.digits,
+                limits=self.limits,
+            )
             for name, of in parts.items()
         ]
 

@@ -1,4 +1,6 @@
-"""A torch module with flat vectors for its state: one per process, reloaded with whatever weights are needed."""
+"""A torch module with flat vectors for its state: one per process, reloaded with whatever
+weights are needed.
+"""
 
 from __future__ import annotations
 
@@ -25,29 +27,49 @@ GRADIENTS_AT_ONCE = 1 << 22  # numbers in the gradients of examples that are tak
 
 
 class Network:
-    """A module whose parameters, gradients and buffers are views into three flat vectors of float32.
+    """A module whose parameters, gradients and buffers are views into three flat vectors of
+    float32.
 
-    Writing to the vectors updates the module, and one vector operation performs an optimizer step on the whole model.
+    Writing to the vectors updates the module, and one vector operation performs an optimizer step
+    on the whole model.
 
     Attributes:
         params: [d] the parameters that the module computes with.
         grads: [d] to which ``backward`` adds gradients.
         buffers: [b] running statistics.
-        random: whether the module draws random numbers in training (dropout); if so, call `reseed` first.
-        dense: whether the module has no convolutions, so that many examples' gradients are best taken together.
+        random: whether the module draws random numbers in training (dropout); if so, call `reseed`
+            first.
+        dense: whether the module has no convolutions, so that many examples' gradients are best
+            taken together.
     """
 
-    def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
-        """Build the model component's module for examples of ``shape``, with zero weights unless it has values of its own."""
+    def __init__(
+        self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu"
+    ) -> None:
+        """Build the model component's module for examples of ``shape``, with zero weights unless
+        it has values of its own.
+        """
         self.device, self.shape = torch.device(device), shape
         self._build = partial(model.module.build, model.config, shape, classes)
-        self.own_values, self.random = model.module.OWN_VALUES, model.module.RANDOM or model.module.OWN_VALUES
+        self.own_values, self.random = (
+            model.module.OWN_VALUES,
+            model.module.RANDOM or model.module.OWN_VALUES,
+        )
         self.module = self._built()
-        self.dense = not any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules())
+        self.dense = not any(
+            isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules()
+        )
         parameters = own_values.trained(self.module)
-        changing = own_values.running_buffers(self.module) if self.own_values else dict(self.module.named_buffers())
-        # Counts of batches are no statistics: averaging them is meaningless, and nothing reads them while momentum is fixed.
-        statistics = {name: buffer for name, buffer in changing.items() if buffer.is_floating_point()}
+        changing = (
+            own_values.running_buffers(self.module)
+            if self.own_values
+            else dict(self.module.named_buffers())
+        )
+        # Counts of batches are no statistics: averaging them is meaningless, and nothing reads them
+        # while momentum is fixed.
+        statistics = {
+            name: buffer for name, buffer in changing.items() if buffer.is_floating_point()
+        }
         self.counters = [buffer for buffer in changing.values() if not buffer.is_floating_point()]
         self.layout = layout_of(parameters, channels_last=not self.own_values)
         self.buffer_layout = layout_of(statistics, channels_last=not self.own_values)
@@ -55,7 +77,9 @@ class Network:
         self.grads = torch.zeros_like(self.params)
         self.buffers = torch.zeros(self.buffer_layout.size, device=device)
         self._copy(self.module)
-        for name, view in self.layout.views(self.params).items():  # still the same objects, which layers may share
+        for name, view in self.layout.views(
+            self.params
+        ).items():  # still the same objects, which layers may share
             parameters[name].data = view
         for name, view in self.layout.views(self.grads).items():
             parameters[name].grad = view
@@ -72,7 +96,9 @@ class Network:
         with torch.device("meta"):
             module = self._build()
         # Like `to_empty`, which makes each process import SymPy, and in zeros.
-        return module._apply(lambda array: torch.zeros(array.shape, dtype=array.dtype, device=self.device))
+        return module._apply(
+            lambda array: torch.zeros(array.shape, dtype=array.dtype, device=self.device)
+        )
 
     def _copy(self, module: nn.Module) -> None:
         """Copy the values of a module of the same kind into the vectors."""
@@ -94,13 +120,17 @@ class Network:
         """Load ``weights`` into the module."""
         self.params.copy_(as_tensor(weights.params))
         self.buffers.copy_(as_tensor(weights.buffers))
-        for counter in self.counters:  # counts of batches belong to this process, not to the weights
+        for (
+            counter
+        ) in self.counters:  # counts of batches belong to this process, not to the weights
             counter.zero_()
 
     def reseed(self, seed: int) -> None:
         """Seed the generator of the module's random layers."""
         dropout.reseed(self.module, seed, self.device)
-        if self.own_values:  # its layers draw from torch's global generator, which nothing else of ours does
+        if (
+            self.own_values
+        ):  # its layers draw from torch's global generator, which nothing else of ours does
             torch.manual_seed(seed)
 
     def weights(self) -> Weights:
@@ -108,25 +138,34 @@ class Network:
         return Weights(self.params.cpu().numpy().copy(), self.buffers.cpu().numpy().copy())
 
     def inputs(self, x: Floats | torch.Tensor) -> torch.Tensor:
-        """Move examples [n, ...] to the module's device; images of our own networks get the channels-last memory format.
+        """Move examples [n, ...] to the module's device; images of our own networks get the
+        channels-last memory format.
 
-        A module of somebody else may look at tensors (``view``) that must then be laid out as they are by default.
+        A module of somebody else may look at tensors (``view``) that must then be laid out as they
+        are by default.
         """
         tensor = as_tensor(x).to(self.device)
         if self.own_values:
-            return tensor.flatten().view(tensor.shape)  # also the strides of a single channel are then the usual ones
+            return tensor.flatten().view(
+                tensor.shape
+            )  # also the strides of a single channel are then the usual ones
         return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
     @torch.no_grad()
     def logits(self, x: Floats, batch: int = 1000) -> Floats:
-        """Compute logits [n, classes] of examples [n, ...] in evaluation mode, at most ``batch`` in a forward pass."""
+        """Compute logits [n, classes] of examples [n, ...] in evaluation mode, at most ``batch``
+        in a forward pass.
+        """
         self.module.eval()
         batch = max(1, min(batch, AT_ONCE // max(1, math.prod(x.shape[1:]))))
-        pieces = [self.module(self.inputs(x[at : at + batch])).detach() for at in range(0, len(x), batch)]
+        pieces = [
+            self.module(self.inputs(x[at : at + batch])).detach() for at in range(0, len(x), batch)
+        ]
         return torch.cat(pieces).float().cpu().numpy()
 
     def example_gradients(self, x: Floats, y: np.ndarray) -> Iterator[torch.Tensor]:
-        """Yield the gradients [b, d] of the examples' own cross-entropies in evaluation mode, a few examples at a time.
+        """Yield the gradients [b, d] of the examples' own cross-entropies in evaluation mode, a
+        few examples at a time.
 
         The tensor may be overwritten for the next examples.
         """
@@ -139,13 +178,18 @@ class Network:
             outputs = functional_call(self.module, self.layout.views(params), (example[None],))
             return mean_cross_entropy(outputs, label[None])
 
-        of_each, size = vmap(grad(loss), in_dims=(None, 0, 0)), max(1, GRADIENTS_AT_ONCE // self.layout.size)
+        of_each, size = (
+            vmap(grad(loss), in_dims=(None, 0, 0)),
+            max(1, GRADIENTS_AT_ONCE // self.layout.size),
+        )
         if self.own_values and self.dense and len(labels):
             try:  # some modules do not let torch compute many examples at once
                 of_each(self.params, inputs[:1], labels[:1])
             except Exception:
                 self.dense = False
-        for few, their in zip(inputs.split(size), labels.split(size), strict=True) if self.dense else ():
+        for few, their in (
+            zip(inputs.split(size), labels.split(size), strict=True) if self.dense else ()
+        ):
             yield of_each(self.params, few, their)
         for i in range(0 if self.dense else len(labels)):
             self.grads.zero_()
@@ -153,9 +197,11 @@ class Network:
             yield self.grads[None]
 
     def derivatives(self, x: Floats, y: np.ndarray, direction: NDArray[Any]) -> Floats:
-        """Compute <g, direction> [n], g being the gradients of the examples' own cross-entropies in evaluation mode.
+        """Compute <g, direction> [n], g being the gradients of the examples' own cross-entropies
+        in evaluation mode.
 
-        For a ``direction`` [d] this is the derivative of n losses in one forward pass (forward mode), without gradients.
+        For a ``direction`` [d] this is the derivative of n losses in one forward pass (forward
+        mode), without gradients.
         """
         from torch.func import functional_call, jvp
 
@@ -165,10 +211,14 @@ class Network:
         def slopes(few: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             def losses(params: torch.Tensor) -> torch.Tensor:
                 logits = functional_call(self.module, self.layout.views(params), (few,))
-                return -log_softmax(logits, -1, dtype=torch.float32).gather(-1, labels[:, None])[:, 0]
+                return -log_softmax(logits, -1, dtype=torch.float32).gather(-1, labels[:, None])[
+                    :, 0
+                ]
 
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # what torch loads for it warns of torch itself
+                warnings.simplefilter(
+                    "ignore", FutureWarning
+                )  # what torch loads for it warns of torch itself
                 result: torch.Tensor = jvp(losses, (self.params,), (along,))[1]
             return result
 
@@ -177,14 +227,20 @@ class Network:
             try:  # some modules do not let torch differentiate forward
                 slopes(inputs[:1], labels[:1])
             except Exception:
-                return np.concatenate([(few @ along).cpu().numpy() for few in self.example_gradients(x, y)])
+                return np.concatenate(
+                    [(few @ along).cpu().numpy() for few in self.example_gradients(x, y)]
+                )
         size = max(1, min(1000, AT_ONCE // max(1, math.prod(x.shape[1:]))))
         pieces = (
-            [slopes(*pair) for pair in zip(inputs.split(size), labels.split(size), strict=True)] if len(labels) else []
+            [slopes(*pair) for pair in zip(inputs.split(size), labels.split(size), strict=True)]
+            if len(labels)
+            else []
         )
         return torch.cat([*pieces, torch.empty(0, device=self.device)]).cpu().numpy()
 
 
 def as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:
-    """Return a tensor that shares the array's memory, which may be read-only (the tensor is never written to)."""
+    """Return a tensor that shares the array's memory, which may be read-only (the tensor is
+    never written to).
+    """
     return array if isinstance(array, torch.Tensor) else torch.from_numpy(array)

@@ -14,9 +14,11 @@ THREADS = ThreadPoolExecutor(2, thread_name_prefix="noise")
 
 
 class Normals:
-    """Independent standard normal numbers [size] in float32, which threads start to draw at construction; usable once.
+    """Independent standard normal numbers [size] in float32, which threads start to draw at
+    construction; usable once.
 
-    Every block of a long vector has a generator of its own, so the numbers do not depend on the number of threads.
+    Every block of a long vector has a generator of its own, so the numbers do not depend on the
+    number of threads.
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:

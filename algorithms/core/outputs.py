@@ -1,4 +1,6 @@
-"""What a module of somebody else returns: logits [n, classes], something that holds them, or one number for two classes."""
+"""What a module of somebody else returns: logits [n, classes], something that holds them, or one
+number for two classes.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ def _returned(classes: int, _: nn.Module, inputs: tuple[torch.Tensor], outputs: 
 
 
 def as_logits(outputs: Any, examples: int, classes: int) -> Any:
-    """Return the logits of so many examples where ``outputs`` are these in another form, else ``outputs`` itself.
+    """Return the logits of so many examples where ``outputs`` are these in another form, else
+    ``outputs`` itself.
 
-    The forms are an object with the attribute ``logits``, and one logit z for each example of two classes, which is [0, z].
+    The forms are an object with the attribute ``logits``, and one logit z for each example of two
+    classes, which is [0, z].
     """
     if not auxiliary(outputs):
         outputs = getattr(outputs, "logits", outputs)
@@ -36,23 +40,44 @@ def auxiliary(outputs: Any) -> list[str]:
     """Return the names of outputs beside the logits that a loss of its own would have to train."""
     if isinstance(outputs, torch.Tensor):
         return []
-    return [name for name in dir(outputs) if name.startswith("aux") and getattr(outputs, name, None) is not None]
+    return [
+        name
+        for name in dir(outputs)
+        if name.startswith("aux") and getattr(outputs, name, None) is not None
+    ]
 
 
-def problem(outputs: Any, examples: int, classes: int | None, mode: str = "evaluation") -> str | None:
-    """Return why ``outputs`` are no logits [examples, classes], as a predicate; ``classes`` None stands for two or more."""
+def problem(
+    outputs: Any, examples: int, classes: int | None, mode: str = "evaluation"
+) -> str | None:
+    """Return why ``outputs`` are no logits [examples, classes], as a predicate; ``classes`` None
+    stands for two or more.
+    """
     if extra := auxiliary(outputs):
         names = ", ".join(extra)
-        return f"returns auxiliary outputs ({names}) in {mode}, which no loss here would train; switch them off"
+        return (
+            f"returns auxiliary outputs ({names}) in {mode}, which no loss here would train; "
+            "switch them off"
+        )
     shape = list(getattr(outputs, "shape", ()))
-    width = shape[1] if isinstance(outputs, torch.Tensor) and len(shape) == 2 and shape[0] == examples else 0
+    width = (
+        shape[1]
+        if isinstance(outputs, torch.Tensor) and len(shape) == 2 and shape[0] == examples
+        else 0
+    )
     if width > 1 and classes in (None, width):
         return None
     must = f"it must return the logits alone, [{examples}, {classes or 'two classes or more'}]"
     if not isinstance(outputs, torch.Tensor):
         return f"returns a {type(outputs).__name__} in {mode}; {must}"
     if examples == 1 and len(shape) < 2:
-        return f"returns {shape} for one example: squeeze() drops the batch; name its dimensions, or use flatten(1)"
+        return (
+            f"returns {shape} for one example: squeeze() drops the batch; name its dimensions, "
+            "or use flatten(1)"
+        )
     if classes is not None:
-        must += f": the data have {classes} classes (name its argument for their number num_classes, or give it in model.args)"
+        must += (
+            f": the data have {classes} classes (name its argument for their number "
+            "num_classes, or give it in model.args)"
+        )
     return f"returns {outputs.dtype} {shape} in {mode}; {must}"

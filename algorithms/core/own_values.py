@@ -1,8 +1,10 @@
-"""Modules that keep the values that their own constructors give them, built again and again under a seed.
+"""Modules that keep the values that their own constructors give them, built again and again
+under a seed.
 
-A module of somebody else has parameters, buffers and layers whose initialization only its constructor knows. So it is
-built on the CPU, in earnest, with torch's global generator seeded and put back afterwards. What every process must agree
-on and no training changes comes from one fixed seed: constant buffers, and parameters that are frozen.
+A module of somebody else has parameters, buffers and layers whose initialization only its
+constructor knows. So it is built on the CPU, in earnest, with torch's global generator seeded and
+put back afterwards. What every process must agree on and no training changes comes from one fixed
+seed: constant buffers, and parameters that are frozen.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ FIXED = 0  # the seed of constant buffers and frozen parameters
 def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Module:
     """Build a module on the CPU with the values that its constructor draws from ``seed``.
 
-    Torch's global generator is as before afterwards. Lazy layers get their sizes from an example of zeros. The module is in
-    training mode, in which its author may freeze parameters.
+    Torch's global generator is as before afterwards. Lazy layers get their sizes from an example of
+    zeros. The module is in training mode, in which its author may freeze parameters.
 
     Raises:
         TypeError: ``make`` returns no torch module.
@@ -34,7 +36,10 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
         torch.default_generator.manual_seed(seed)
         module = make()
         if torch.initial_seed() != seed:
-            raise ValueError("seeds torch's generator in its constructor (torch.manual_seed), so all seeds begin alike")
+            raise ValueError(
+                "seeds torch's generator in its constructor (torch.manual_seed), so all "
+                "seeds begin alike"
+            )
         if not isinstance(module, nn.Module):
             raise TypeError(f"returns a {type(module).__name__}, no torch.nn.Module")
         if any(is_lazy(array) for array in (*module.parameters(), *module.buffers())):
@@ -45,12 +50,16 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
 
 
 def trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters of a module by name that are not frozen: those that are trained and sent."""
+    """Return the parameters of a module by name that are not frozen: those that are trained and
+    sent.
+    """
     return {name: array for name, array in module.named_parameters() if array.requires_grad}
 
 
 def blueprint(make: Callable[[], Any]) -> nn.Module | None:
-    """Return a module whose arrays have shapes but no numbers; None if its constructor needs numbers."""
+    """Return a module whose arrays have shapes but no numbers; None if its constructor needs
+    numbers.
+    """
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,7 +70,8 @@ def blueprint(make: Callable[[], Any]) -> nn.Module | None:
 
 
 def elements(make: Callable[[], Any]) -> int | None:
-    """Return how many numbers a module's parameters are, without making them; None if only making them would tell.
+    """Return how many numbers a module's parameters are, without making them; None if only
+    making them would tell.
 
     Those of lazy layers are not known yet and do not count.
     """
@@ -78,7 +88,9 @@ def running_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def avoid_cudnn(module: nn.Module) -> None:
-    """Make recurrent layers leave cuDNN alone, which differentiates them in training mode only and repeats no bytes."""
+    """Make recurrent layers leave cuDNN alone, which differentiates them in training mode only
+    and repeats no bytes.
+    """
     for part in module.modules():
         if isinstance(part, nn.RNNBase):
             part.forward = partial(_without_cudnn, part.forward)

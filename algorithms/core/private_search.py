@@ -1,4 +1,5 @@
-"""The epsilon of the best of several trials, as of a random search for hyperparameters (Papernot and Steinke 2022).
+"""The epsilon of the best of several trials, as of a random search for hyperparameters (Papernot
+and Steinke 2022).
 
     K ~ a law with mean m, in secret;  K independent trials;  the best is published, and nothing else
 
@@ -9,9 +10,10 @@
     geometric, logarithmic (shape 1, 0)   e'(l) = e(l) + ln m/(l-1) + (1+shape) min_l' [(1-1/l') e(l') - ln g/l']    theorem 2
     poisson                               e'(l) = e(l) + m delta(ln(1+1/(l-1))) + ln m/(l-1)                         theorem 6
 
-e(l) is the Renyi divergence of order l of one trial. Steinke (2022) covers trials whose noise is sampled. The delta of
-theorem 6 is one that follows from e, so that it holds under sampling, too. The Gaussian's exact delta would give a smaller
-epsilon (4.50 instead of 5.53 for z = 8, 20 rounds, mean 10).
+e(l) is the Renyi divergence of order l of one trial. Steinke (2022) covers trials whose noise is
+sampled. The delta of theorem 6 is one that follows from e, so that it holds under sampling, too.
+The Gaussian's exact delta would give a smaller epsilon (4.50 instead of 5.53 for z = 8, 20 rounds,
+mean 10).
 """
 
 from __future__ import annotations
@@ -27,14 +29,19 @@ from pydantic import Field
 from algorithms.core.accounting import LEAST, Account, PrivacyEvent, dp_event
 from datasets.components import Config
 
-LAWS = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}  # of the number of trials: shapes of RepeatAndSelect
+LAWS = {
+    "logarithmic": 0.0,
+    "geometric": 1.0,
+    "poisson": math.inf,
+}  # of the number of trials: shapes of RepeatAndSelect
 
 
 class Draws(Config):
     """The law of the number of trials."""
 
     mean: float = Field(10.0, gt=1, le=1000, description="mean of the number of trials")
-    # At equal means the logarithmic law costs least: it mostly draws few trials, and seldom very many.
+    # At equal means the logarithmic law costs least: it mostly draws few trials, and seldom very
+    # many.
     distribution: Literal["geometric", "logarithmic", "poisson"] = Field(
         "geometric", description="law from which the number of trials is drawn in secret"
     )
@@ -56,13 +63,18 @@ class Draws(Config):
 
     def epsilon(self, trial: Account) -> float:
         """Compute the epsilon of the best of trials that all have the account ``trial``."""
-        return epsilon_of_search(trial.events, trial.delta, trial.neighboring, self.distribution, self.mean)
+        return epsilon_of_search(
+            trial.events, trial.delta, trial.neighboring, self.distribution, self.mean
+        )
 
 
-def epsilon_of_search(events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float) -> float:
+def epsilon_of_search(
+    events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float
+) -> float:
     """Compute epsilon of the winner of a random search whose trials release ``events`` each.
 
-    The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if all of `unmet` are met.
+    The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if all
+    of `unmet` are met.
 
     >>> round(epsilon_of_search([PrivacyEvent(8.0)] * 20, 1e-5, "add_or_remove_one", "geometric", 10), 4)
     4.8203
@@ -75,17 +87,21 @@ def epsilon_of_search(events: Sequence[PrivacyEvent], delta: float, neighboring:
     if min(event.noise_multiplier for event in events) < LEAST:
         return math.inf
     counts = sorted(Counter(events).items(), key=repr)
-    trial = ComposedDpEvent([SelfComposedDpEvent(dp_event(event), count) for event, count in counts])
+    trial = ComposedDpEvent(
+        [SelfComposedDpEvent(dp_event(event), count) for event, count in counts]
+    )
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation[neighboring.upper()])
     accountant.compose(RepeatAndSelectDpEvent(trial, mean, LAWS[law]))
     return float(accountant.get_epsilon(delta))
 
 
 def unmet(draws: bool, guided: str, raw: str, secret: bool) -> list[str]:
-    """Return what keeps `epsilon_of_search` from holding, in words: the conditions that a search does not meet.
+    """Return what keeps `epsilon_of_search` from holding, in words: the conditions that a search
+    does not meet.
 
-    The number of trials is drawn beforehand and in secret; trials are independent draws from one law, with replacement and
-    fresh noise; scores use private outputs and public data alone; nothing but the winner is published; noise is secret.
+    The number of trials is drawn beforehand and in secret; trials are independent draws from one
+    law, with replacement and fresh noise; scores use private outputs and public data alone; nothing
+    but the winner is published; noise is secret.
 
     Args:
         draws: whether trials are drawn as `Draws` says, and the best alone is published.
@@ -96,7 +112,10 @@ def unmet(draws: bool, guided: str, raw: str, secret: bool) -> list[str]:
     conditions = (
         (not draws, "the number of trials is fixed and not drawn in secret from a law"),
         (guided, f"{guided} trials by the results of others, so they are not independent"),
-        (not guided and not draws, "no trial is drawn twice, so they are not independent draws with replacement"),
+        (
+            not guided and not draws,
+            "no trial is drawn twice, so they are not independent draws with replacement",
+        ),
         (raw, f"{raw} is measured on clients' examples or updates, without noise"),
         (not draws, "all trials are published, and not the winner alone"),
         (not secret, "the noise is not secret"),

@@ -14,13 +14,19 @@ from torch import nn
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 MAPS = (dict, OrderedDict)
 LISTS = (list, set, deque)
-TORCHS = ("_parameters", "_buffers", "_modules")  # in which a module keeps what is known by its name alone
+TORCHS = (
+    "_parameters",
+    "_buffers",
+    "_modules",
+)  # in which a module keeps what is known by its name alone
 
 
 class Snapshot:
-    """The values of a module's arrays and attributes, of its layers, and of what lies in their lists, maps and objects.
+    """The values of a module's arrays and attributes, of its layers, and of what lies in their
+    lists, maps and objects.
 
-    Objects of other classes are looked into one deep. What they share with torch, and functions, are left out.
+    Objects of other classes are looked into one deep. What they share with torch, and functions,
+    are left out.
 
     Attributes:
         values: numbers, texts and copies of tensors by name, such as "body.0.weight" or "steps".
@@ -39,7 +45,9 @@ class Snapshot:
         now = Snapshot(module).values
         gone = object()
         names = dict.fromkeys([*self.values, *now])
-        return [name for name in names if not _same(self.values.get(name, gone), now.get(name, gone))]
+        return [
+            name for name in names if not _same(self.values.get(name, gone), now.get(name, gone))
+        ]
 
     def restore(self) -> None:
         """Put back what was there."""
@@ -61,7 +69,9 @@ class Snapshot:
             value = torch.from_numpy(value)  # which shares its memory
         if isinstance(value, torch.Tensor):
             if value.layout is torch.strided and not value.is_meta:
-                with suppress(RuntimeError):  # what is left of a transformation by torch.func has no numbers
+                with suppress(
+                    RuntimeError
+                ):  # what is left of a transformation by torch.func has no numbers
                     self.values[name] = value.detach().to("cpu", copy=True)
                     self.tensors[name] = value
         elif type(value) in MAPS:

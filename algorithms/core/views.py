@@ -8,9 +8,10 @@ from typing import Literal
 ServerSees = Literal["updates", "shuffled_models", "shuffled_parameters", "sum", "models"]
 Sight = Literal["models", "sum", "choices", "shuffled_models", "updates"]
 
-# What is seen by a server that sees ``server_sees``, by its name, from the least to the most. Under secure aggregation the
-# server knows of whose updates it gets the sum for each model; a shuffler takes the names from them. Parameters that are
-# shuffled one by one, as bits of residues, leave nothing but sums (`attacks.remapped_sia`).
+# What is seen by a server that sees ``server_sees``, by its name, from the least to the most. Under
+# secure aggregation the server knows of whose updates it gets the sum for each model; a shuffler
+# takes the names from them. Parameters that are shuffled one by one, as bits of residues, leave
+# nothing but sums (`attacks.remapped_sia`).
 SIGHTS: Mapping[str, tuple[Sight, ...]] = {
     "models": ("models",),
     "shuffled_parameters": ("models", "sum"),

@@ -1,1 +1,3 @@
-"""The curvature of a client's loss, and the statistic rho that FinP derives from it: how far a client stands out."""
+"""The curvature of a client's loss, and the statistic rho that FinP derives from it: how far a
+client stands out.
+"""

@@ -1,19 +1,21 @@
-"""Products of a vector with the Hessian H of a chain of layers: Pearlmutter's R-operator (1994), written out.
+"""Products of a vector with the Hessian H of a chain of layers: Pearlmutter's R-operator (1994),
+written out.
 
-    z_l = W_l a_l + b_l                  a_{l+1} = s_l(z_l)              s: ReLUs, poolings, reshapes
-    d_L = (p - y) / n                    d_l = s_l' W_{l+1}' d_{l+1}     gradients of the mean cross-entropy
+    z_l = W_l a_l + b_l          a_{l+1} = s_l(z_l)              s: ReLUs, poolings, reshapes
+    d_L = (p - y) / n            d_l = s_l' W_{l+1}' d_{l+1}     gradients of the mean cross-entropy
 
-    R z_l = W_l R a_l + V_l a_l + c_l    R a_{l+1} = s_l' R z_l          along the vector (V, c); R a_1 = 0
+    R z_l = W_l R a_l + V_l a_l + c_l    R a_{l+1} = s_l' R z_l   along the vector (V, c); R a_1 = 0
     R d_L = (diag p - p p') R z_L / n    R d_l = s_l' (W_{l+1}' R d_{l+1} + V_{l+1}' d_{l+1})
     H (V, c) = (R d_l a_l' + d_l R a_l', R d_l)_l
 
     linear:       || d a' ||^2 = || d ||^2 || a ||^2     (Goodfellow 2015), of one example's d a'
     convolution:  || d a' ||^2 = || D U' ||^2,           D = d as [out, places],  U = the patches of a as [in kernel, places]
 
-``a`` is a layer's input, ``d`` the gradient of the loss with respect to its output: both [n, channels, ...], except that a
-linear layer has its channels last. `s` is linear around almost every point and contributes nothing of its own. Quantities
-that depend on the weights only (a, d and s') are stored: a product takes three fifths of the time of differentiating twice
-through autograd, and agrees with it to the last digits of float32.
+``a`` is a layer's input, ``d`` the gradient of the loss with respect to its output: both [n,
+channels, ...], except that a linear layer has its channels last. `s` is linear around almost every
+point and contributes nothing of its own. Quantities that depend on the weights only (a, d and s')
+are stored: a product takes three fifths of the time of differentiating twice through autograd, and
+agrees with it to the last digits of float32.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ Map = Callable[[Tensor], Tensor]
 Arrays = dict[Tensor | None, Tensor]  # by parameter
 
 # Steps without weights; in evaluation mode each output is one of the inputs, or zero.
-POOLS: dict[type, Callable[..., Any]] = {nn.MaxPool1d: functional.max_pool1d, nn.MaxPool2d: functional.max_pool2d}
+POOLS: dict[type, Callable[..., Any]] = {
+    nn.MaxPool1d: functional.max_pool1d,
+    nn.MaxPool2d: functional.max_pool2d,
+}
 SHAPING = (nn.Flatten, nn.Unflatten, nn.ZeroPad1d, nn.ZeroPad2d, nn.Identity, Dropout)
 SELECTING = (nn.ReLU, *POOLS, *SHAPING)
 PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
@@ -62,7 +67,9 @@ class Link:
 
 
 def is_chain(module: nn.Module) -> bool:
-    """Return whether `Chain` supports ``module``: each weight used once, no mixing of examples, no hooks."""
+    """Return whether `Chain` supports ``module``: each weight used once, no mixing of examples,
+    no hooks.
+    """
     if any(getattr(part, hooks) for part in module.modules() for hooks in HOOKS):
         return False
     steps = _steps(module)
@@ -80,8 +87,8 @@ def is_chain(module: nn.Module) -> bool:
 class Chain:
     """A chain of layers (see `is_chain`) in evaluation mode, together with some examples.
 
-    Gradients are these examples' share of the mean over all ``examples``. The network's weights must not change while
-    this object is in use.
+    Gradients are these examples' share of the mean over all ``examples``. The network's weights
+    must not change while this object is in use.
 
     Attributes:
         p: [n, classes] the network's predicted probabilities.
@@ -100,7 +107,9 @@ class Chain:
 
     @property
     def nbytes(self) -> int:
-        """About as many bytes as this object holds: inputs, gradients, and about twice that for the steps in between."""
+        """About as many bytes as this object holds: inputs, gradients, and about twice that for
+        the steps in between.
+        """
         return 3 * sum(link.a.nbytes + link.d.nbytes for link in self.links)
 
     def _forward(self, x: Tensor) -> Tensor:
@@ -115,7 +124,9 @@ class Chain:
         return x
 
     def _gradients(self, d: Tensor) -> list[Tensor]:
-        """Return the gradients by every layer's output, the last layer first; ``d`` [n, classes] is that by the logits."""
+        """Return the gradients by every layer's output, the last layer first; ``d`` [n, classes]
+        is that by the logits.
+        """
         gradients = []
         for link in reversed(self.links):
             gradients.append(link.pull(d))
@@ -136,13 +147,17 @@ class Chain:
 
     @torch.no_grad()
     def squared_lengths(self, d: Tensor) -> Tensor:
-        """Compute || J_i' d_ki ||^2 [k, n] in float64 for examples i, whose logits have the derivative J_i by the weights.
+        """Compute || J_i' d_ki ||^2 [k, n] in float64 for examples i, whose logits have the
+        derivative J_i by the weights.
 
-        ``d`` [k, n, classes] are k gradients by each example's logits; for d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
+        ``d`` [k, n, classes] are k gradients by each example's logits; for d_ki = p_i - e_y it is
+        || grad CE(x_i, y) ||^2.
         """
         gradients = zip(*(self._gradients(each) for each in d), strict=True)
         of_layers = zip(reversed(self.links), gradients, strict=True)
-        return torch.stack([_squared_lengths(link.layer, at, link.a) for link, at in of_layers]).sum(0)
+        return torch.stack(
+            [_squared_lengths(link.layer, at, link.a) for link, at in of_layers]
+        ).sum(0)
 
     @torch.no_grad()
     def times(self, vector: Tensor) -> Tensor:
@@ -167,7 +182,9 @@ class Chain:
                 image[layer.weight].copy_(_outer(layer, r, link.a))
                 break
             torch.add(_outer(layer, r, link.a), _outer(layer, link.d, r_a), out=image[layer.weight])
-            r = _pull_back(layer, layer.weight, r, link.a).add_(_pull_back(layer, v[layer.weight], link.d, link.a))
+            r = _pull_back(layer, layer.weight, r, link.a).add_(
+                _pull_back(layer, v[layer.weight], link.d, link.a)
+            )
         return product
 
     def _arrays(self, vector: Tensor) -> Arrays:
@@ -177,7 +194,11 @@ class Chain:
 
 def _steps(module: nn.Module) -> list[nn.Module]:
     """List the layers in the order in which examples pass through them."""
-    return [step for part in module for step in _steps(part)] if type(module) is nn.Sequential else [module]
+    return (
+        [step for part in module for step in _steps(part)]
+        if type(module) is nn.Sequential
+        else [module]
+    )
 
 
 def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
@@ -190,7 +211,9 @@ def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
 
 @torch.enable_grad()
 def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
-    """Linearize with autograd: the backward pass is linear in its input, so its own gradient is s' again."""
+    """Linearize with autograd: the backward pass is linear in its input, so its own gradient is
+    s' again.
+    """
     z = z.detach().requires_grad_()
     out = nn.Sequential(*steps)(z.clone())  # a step may work in place
     start = torch.zeros_like(out, requires_grad=True)
@@ -208,22 +231,32 @@ def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, M
 def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """Linearize steps whose outputs are chosen inputs or zero.
 
-    The index of each input in its example, counted from 1, passes through the steps beside its value; 0 marks a zero.
+    The index of each input in its example, counted from 1, passes through the steps beside its
+    value; 0 marks a zero.
     """
     n, size, before = len(z), z[0].numel(), z.shape
-    out, origin = z, _unflatten(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before)
+    out, origin = (
+        z,
+        _unflatten(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before),
+    )
     for step in steps:
         out, origin = _select(step, out, origin)
     after = origin.shape
     chosen = _flatten(origin).long().view(n, -1)
     passing = (chosen > 0).view(-1)
-    chosen = chosen.clamp_(min=1).add_(torch.arange(0, n * size, size, device=z.device)[:, None] - 1).view(-1)
+    chosen = (
+        chosen.clamp_(min=1)
+        .add_(torch.arange(0, n * size, size, device=z.device)[:, None] - 1)
+        .view(-1)
+    )
 
     def push(u: Tensor) -> Tensor:
         return _unflatten(_flatten(u).index_select(0, chosen).mul_(passing), after)
 
     def pull(d: Tensor) -> Tensor:
-        return _unflatten(d.new_zeros(n * size).index_add_(0, chosen, _flatten(d) * passing), before)
+        return _unflatten(
+            d.new_zeros(n * size).index_add_(0, chosen, _flatten(d) * passing), before
+        )
 
     return out, push, pull
 
@@ -255,9 +288,15 @@ def _unflatten(line: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _is_supported(layer: nn.Module) -> bool:
-    """Return whether ``layer`` is linear or a convolution without groups and any padding but a number of zeros."""
+    """Return whether ``layer`` is linear or a convolution without groups and any padding but a
+    number of zeros.
+    """
     if type(layer) is nn.Conv1d or type(layer) is nn.Conv2d:
-        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return (
+            layer.groups == 1
+            and layer.padding_mode == "zeros"
+            and not isinstance(layer.padding, str)
+        )
     return type(layer) is nn.Linear
 
 
@@ -278,7 +317,9 @@ def _pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
 
 
 def _outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Compute d a' summed over examples, the loss's gradient with respect to W, of the shape of W."""
+    """Compute d a' summed over examples, the loss's gradient with respect to W, of the shape of
+    W.
+    """
     if isinstance(layer, nn.Linear):
         return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
@@ -286,12 +327,16 @@ def _outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
 
 
 def _total(layer: Affine, d: Tensor) -> Tensor:
-    """Sum ``d`` over all dimensions but channels, which gives the loss's gradient with respect to b."""
+    """Sum ``d`` over all dimensions but channels, which gives the loss's gradient with respect
+    to b.
+    """
     return d.movedim(-1 if isinstance(layer, nn.Linear) else 1, 0).flatten(1).sum(1)
 
 
 def _squared_lengths(layer: Affine, d: Sequence[Tensor], a: Tensor) -> Tensor:
-    """Compute the squared L2 norms of every example's gradients with respect to W and b [k, n], in float64, of k ``d``."""
+    """Compute the squared L2 norms of every example's gradients with respect to W and b [k, n],
+    in float64, of k ``d``.
+    """
     biased = layer.bias is not None
     if isinstance(layer, nn.Linear) and a.dim() == 2:
         return torch.stack([_squared(each) * (_squared(a) + biased) for each in d])
@@ -299,18 +344,33 @@ def _squared_lengths(layer: Affine, d: Sequence[Tensor], a: Tensor) -> Tensor:
         places, patches = [each.flatten(1, -2).mT for each in d], a.flatten(1, -2)
     else:
         places, patches = [each.flatten(2) for each in d], _patches(layer, a)
-    return torch.stack([_squared(each @ patches) + (_squared(each.sum(2)) if biased else 0) for each in places])
+    return torch.stack(
+        [_squared(each @ patches) + (_squared(each.sum(2)) if biased else 0) for each in places]
+    )
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
     """Return the patch of ``a`` under the kernel at every place, [n, places, in kernel]."""
     assert not isinstance(layer.padding, str)
-    kernel, dilation, padding, stride = layer.kernel_size, layer.dilation, layer.padding, layer.stride
+    kernel, dilation, padding, stride = (
+        layer.kernel_size,
+        layer.dilation,
+        layer.padding,
+        layer.stride,
+    )
     if isinstance(layer, nn.Conv1d):  # as an image of one row
-        a, kernel, dilation, padding, stride = a[:, :, None], (1, *kernel), (1, *dilation), (0, *padding), (1, *stride)
+        a, kernel, dilation, padding, stride = (
+            a[:, :, None],
+            (1, *kernel),
+            (1, *dilation),
+            (0, *padding),
+            (1, *stride),
+        )
     return functional.unfold(a, kernel, dilation, padding, stride).mT
 
 
 def _squared(each: Tensor) -> Tensor:
-    lengths = torch.linalg.vector_norm(each, dim=-1).double()  # of rows, which are short enough for float32
+    lengths = torch.linalg.vector_norm(
+        each, dim=-1
+    ).double()  # of rows, which are short enough for float32
     return lengths.square().reshape(len(each), -1).sum(1)

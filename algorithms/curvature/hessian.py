@@ -1,4 +1,5 @@
-"""Top eigenvalue and trace of the Hessian H of a model's mean cross-entropy, computed from products with vectors.
+"""Top eigenvalue and trace of the Hessian H of a model's mean cross-entropy, computed from
+products with vectors.
 
     H v = d/dw ( g(w) . v )                                                        (Pearlmutter 1994)
     lambda: power iteration, or Lanczos from the gradient
@@ -6,13 +7,15 @@
     tr H = mean over examples of tr J' (diag p - p p') J,   J = d logits / d w                 (Gauss-Newton)
          = mean over examples of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
 
-The Gauss-Newton matrix has rank C - 1 for one example and C classes, so its trace takes C - 1 gradients of an example,
-one for each a_j of diag p - p p' = sum_j a_j a_j'. Where these are too many, labels are drawn instead.
+The Gauss-Newton matrix has rank C - 1 for one example and C classes, so its trace takes C - 1
+gradients of an example, one for each a_j of diag p - p p' = sum_j a_j a_j'. Where these are too
+many, labels are drawn instead.
 
-The trace equals that of the Hessian for every network of linear maps (including convolutions, and normalization in
-evaluation mode), ReLUs and poolings: logits are then linear in each single weight, so the part of H that Gauss-Newton
-leaves out has a diagonal of zeros (Schraudolph 2002 has the decomposition). With other activations, or with group
-normalization, it is the trace of the Fisher information instead.
+The trace equals that of the Hessian for every network of linear maps (including convolutions, and
+normalization in evaluation mode), ReLUs and poolings: logits are then linear in each single weight,
+so the part of H that Gauss-Newton leaves out has a diagonal of zeros (Schraudolph 2002 has the
+decomposition). With other activations, or with group normalization, it is the trace of the Fisher
+information instead.
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ from algorithms.curvature.chain import Chain
 Product = Callable[[Tensor], Tensor]
 
 BATCH = 64  # examples whose autograd graph fits into memory
-# Batches that are kept need no new forward and backward pass for each product, which saves two fifths of its time. So
-# much is kept of chains; of autograd graphs, which are many times larger, only a single batch.
+# Batches that are kept need no new forward and backward pass for each product, which saves two
+# fifths of its time. So much is kept of chains; of autograd graphs, which are many times larger,
+# only a single batch.
 ROOM = 1 << 29  # bytes
-# The gradient lies almost in the span of the top eigenvectors, which saves two products; noise covers the other directions.
+# The gradient lies almost in the span of the top eigenvectors, which saves two products; noise
+# covers the other directions.
 NOISE = 0.3
-# Gradients of single examples for the trace: those of all classes, if they are no more, else as many drawn ones.
-# Drawn labels put the trace off by 5 % on 280 examples, and by up to 80 % on 23.
+# Gradients of single examples for the trace: those of all classes, if they are no more, else as
+# many drawn ones. Drawn labels put the trace off by 5 % on 280 examples, and by up to 80 % on 23.
 GRADIENTS = 2048
 TINY = 1e-6
 
@@ -49,13 +54,14 @@ TINY = 1e-6
 def spectrum(
     network: Network, x: Floats, y: Ints, config: CurvatureConfig, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights, from inputs [n, ...].
+    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights,
+    from inputs [n, ...].
 
     ``rng`` draws start vectors, probes and labels.
 
     Returns:
-        The eigenvalue of largest magnitude, with its sign; the trace; and the trace's standard error, which is 0 if
-        nothing was drawn. All are NaN if the gradient is not finite.
+        The eigenvalue of largest magnitude, with its sign; the trace; and the trace's standard
+        error, which is 0 if nothing was drawn. All are NaN if the gradient is not finite.
     """
     network.module.eval()
     surface = LossSurface(network, network.inputs(x), as_tensor(y).to(network.device))
@@ -74,7 +80,9 @@ def spectrum(
 
 
 class LossSurface:
-    """The mean cross-entropy over examples ``x`` [n, ...], ``y`` [n] near a network's weights; vectors are float64 outside."""
+    """The mean cross-entropy over examples ``x`` [n, ...], ``y`` [n] near a network's weights;
+    vectors are float64 outside.
+    """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
         self.network, self.x, self.y = network, x, y
@@ -96,7 +104,9 @@ class LossSurface:
     def _of_all(self, function: Callable[[Chain | Graph], Tensor]) -> Iterator[Tensor]:
         """Apply ``function`` to one batch after another, first to those that are kept."""
         yield from map(function, self.batches)
-        yield from map(function, map(self._batch, range(BATCH * len(self.batches), len(self.y), BATCH)))
+        yield from map(
+            function, map(self._batch, range(BATCH * len(self.batches), len(self.y), BATCH))
+        )
 
     def gradient(self) -> Tensor:
         """Compute the gradient [d]."""
@@ -110,8 +120,9 @@ class LossSurface:
     def gauss_newton_trace(self, rng: np.random.Generator) -> tuple[float, float]:
         """Compute the trace of the Gauss-Newton matrix, and its standard error.
 
-        The error is 0 if `GRADIENTS` are enough for all classes. Otherwise it is that of the mean over as many labels
-        drawn from the model's own predictions, if examples were drawn, too; for these examples it is somewhat less.
+        The error is 0 if `GRADIENTS` are enough for all classes. Otherwise it is that of the mean
+        over as many labels drawn from the model's own predictions, if examples were drawn, too; for
+        these examples it is somewhat less.
         """
         with torch.no_grad():
             classes = self.network.module(self.x[:1]).shape[1]
@@ -119,14 +130,20 @@ class LossSurface:
         if each == classes - 1:
             parts = self._of_all(lambda batch: batch.squared_lengths(roots(batch.p)).sum(0))
             return float(torch.cat(list(parts)).mean()), 0.0
-        uniforms = iter(torch.from_numpy(rng.random((len(self.y), each))).to(self.network.device).split(BATCH))
-        lengths = self._of_all(lambda batch: batch.squared_lengths(batch.p - _one_hot(batch.p, next(uniforms))))
+        uniforms = iter(
+            torch.from_numpy(rng.random((len(self.y), each))).to(self.network.device).split(BATCH)
+        )
+        lengths = self._of_all(
+            lambda batch: batch.squared_lengths(batch.p - _one_hot(batch.p, next(uniforms)))
+        )
         every = torch.cat([part.flatten() for part in lengths])
         return float(every.mean()), float(every.std() / len(every) ** 0.5)
 
 
 class Graph:
-    """The counterpart of `Chain` for any network: it keeps the gradient's autograd graph and differentiates it once more."""
+    """The counterpart of `Chain` for any network: it keeps the gradient's autograd graph and
+    differentiates it once more.
+    """
 
     nbytes = ROOM + 1  # unknown, and many times those of a chain
 
@@ -165,15 +182,19 @@ class Graph:
         for i, example in enumerate(self.x.split(1)):
             logits = self._logits(example)
             for k, direction in enumerate(d[:, i : i + 1]):
-                (gradient,) = torch.autograd.grad(logits, self.at, direction, retain_graph=k + 1 < len(d))
+                (gradient,) = torch.autograd.grad(
+                    logits, self.at, direction, retain_graph=k + 1 < len(d)
+                )
                 squares[k, i] = gradient.double().square().sum()
         return squares
 
 
 def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
-    """Estimate the top eigenvalue by power iteration from ``start`` [d]: the last Rayleigh quotient.
+    """Estimate the top eigenvalue by power iteration from ``start`` [d]: the last Rayleigh
+    quotient.
 
-    It stops after ``steps`` products ``times``, v -> H v, or when the estimate's relative change is below ``tolerance``.
+    It stops after ``steps`` products ``times``, v -> H v, or when the estimate's relative change is
+    below ``tolerance``.
     """
     vector, value = _unit(start), float("inf")
     for _ in range(steps):
@@ -188,10 +209,11 @@ def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float)
 def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
     """Estimate the top eigenvalue by the Lanczos method.
 
-    The estimate is off by r^2 / gap, where r is the residual of its Ritz vector (Kato-Temple), so the search stops
-    where (r / value)^2 is below ``tolerance``. Every new vector is made orthogonal to all earlier ones, twice, so that
-    no direction is found again. Arguments are those of `power_iteration`; the result is the Ritz value of largest
-    magnitude, or NaN if a product is not finite.
+    The estimate is off by r^2 / gap, where r is the residual of its Ritz vector (Kato-Temple), so
+    the search stops where (r / value)^2 is below ``tolerance``. Every new vector is made orthogonal
+    to all earlier ones, twice, so that no direction is found again. Arguments are those of
+    `power_iteration`; the result is the Ritz value of largest magnitude, or NaN if a product is not
+    finite.
     """
     basis, value = _unit(start)[None], 0.0
     within = np.zeros((steps, steps))
@@ -216,10 +238,11 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
 def hutchinson(
     times: Product, like: Tensor, probes: int, tolerance: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Estimate the trace as the mean of v' H v over vectors v of random signs, and its standard error (NaN for one vector).
+    """Estimate the trace as the mean of v' H v over vectors v of random signs, and its standard
+    error (NaN for one vector).
 
-    It stops after ``probes`` vectors, of the type and device of ``like`` [d], or when the mean's relative change is below
-    ``tolerance``.
+    It stops after ``probes`` vectors, of the type and device of ``like`` [d], or when the mean's
+    relative change is below ``tolerance``.
     """
     products, mean = list[float](), float("inf")
     while len(products) < probes:
@@ -228,14 +251,18 @@ def hutchinson(
         before, mean = mean, sum(products) / len(products)
         if abs(mean - before) < tolerance * (abs(mean) + TINY):
             break
-    return mean, float(np.std(products, ddof=1) / len(products) ** 0.5) if len(products) > 1 else float("nan")
+    return mean, float(np.std(products, ddof=1) / len(products) ** 0.5) if len(
+        products
+    ) > 1 else float("nan")
 
 
 def roots(p: Tensor) -> Tensor:
-    """Return a_j with sum_j a_j a_j' = diag p - p p' [classes - 1, n, classes] for probabilities ``p`` [n, classes].
+    """Return a_j with sum_j a_j a_j' = diag p - p p' [classes - 1, n, classes] for probabilities
+    ``p`` [n, classes].
 
-    With s = sqrt p, which has length 1, diag p - p p' is diag s (1 - s s') diag s. A reflection that maps s to the last
-    axis (Householder's) maps the other axes to vectors that span what is orthogonal to s.
+    With s = sqrt p, which has length 1, diag p - p p' is diag s (1 - s s') diag s. A reflection
+    that maps s to the last axis (Householder's) maps the other axes to vectors that span what is
+    orthogonal to s.
     """
     s, axes = p.sqrt(), torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     across = s[:, :-1] / (1 + s[:, -1:])
@@ -243,7 +270,9 @@ def roots(p: Tensor) -> Tensor:
 
 
 def _one_hot(p: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw k classes for each example of ``p`` [n, classes] with the uniform numbers ``uniforms`` [n, k]: [k, n, classes]."""
+    """Draw k classes for each example of ``p`` [n, classes] with the uniform numbers
+    ``uniforms`` [n, k]: [k, n, classes].
+    """
     below = (p.double().cumsum(dim=1)[:, None] <= uniforms[:, :, None]).sum(dim=2)
     # The last sum may be rounded to less than one.
     return one_hot(below.clamp(max=p.shape[1] - 1).mT, p.shape[1])

@@ -1,8 +1,11 @@
-"""Augmentation of training images by random crops and mirroring (the CIFAR-10 recipe of He et al. 2016, as in FedAlign).
+"""Augmentation of training images by random crops and mirroring (the CIFAR-10 recipe of He et
+al. 2016, as in FedAlign).
 
-    pad the image by 4 pixels of background; cut out a window of the original size anywhere; mirror it with probability 1/2
+    pad the image by 4 pixels of background; cut out a window of the original size anywhere; mirror
+    it with probability 1/2
 
-NumPy draws all random moves before training starts, so both backends and all devices see the same images.
+NumPy draws all random moves before training starts, so both backends and all devices see the same
+images.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ MARGIN = 4
 class Crops:
     """The random moves of the images of a round, and the pixel values of the padding [channels].
 
-    ``moves`` [steps, batch, 3] are the window's row and column in the padded image (0 to 8), and whether to mirror (0 or 1).
+    ``moves`` [steps, batch, 3] are the window's row and column in the padded image (0 to 8), and
+    whether to mirror (0 or 1).
     """
 
     moves: NDArray[np.uint8]
@@ -36,18 +40,29 @@ class Crops:
 
 
 def draw_crops(
-    config: TrainingConfig, batches: Ints, shape: tuple[int, ...], prepare: Preparation, rng: np.random.Generator
+    config: TrainingConfig,
+    batches: Ints,
+    shape: tuple[int, ...],
+    prepare: Preparation,
+    rng: np.random.Generator,
 ) -> Crops | None:
-    """Draw random moves for all ``batches`` [steps, batch] of a round of images of this shape; None without augmentation."""
+    """Draw random moves for all ``batches`` [steps, batch] of a round of images of this shape;
+    None without augmentation.
+    """
     if config.augment == "none":
         return None
-    moves = rng.integers(0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8)
+    moves = rng.integers(
+        0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8
+    )
     background = np.full((1, shape[0]), prepare.fill, np.float32)
     return Crops(moves, normalize(background, prepare.mean, prepare.std)[0])
 
 
-def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], padding: NDArray[np.float32]) -> torch.Tensor:
-    """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3], of which (4, 4, 0) changes nothing.
+def crop_flip(
+    images: torch.Tensor, moves: NDArray[np.uint8], padding: NDArray[np.float32]
+) -> torch.Tensor:
+    """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3], of which (4, 4,
+    0) changes nothing.
 
     The padding has the pixel values ``padding`` [channels].
     """
@@ -58,6 +73,8 @@ def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], padding: NDArray[n
     margin = torch.as_tensor(padding, device=images.device).view(1, channels, 1, 1)
     padded = margin.expand(n, channels, height + 2 * MARGIN, width + 2 * MARGIN).contiguous()
     padded[..., MARGIN:-MARGIN, MARGIN:-MARGIN] = images
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [n, channels, 9, 9, height, width], nothing is copied
+    windows = padded.unfold(2, height, 1).unfold(
+        3, width, 1
+    )  # [n, channels, 9, 9, height, width], nothing is copied
     cut = windows[torch.arange(n, device=images.device), :, rows, columns]
     return torch.where(mirror.bool().view(n, 1, 1, 1), cut.flip(-1), cut)

@@ -1,6 +1,8 @@
-"""The unit of work: what a fixed block of clients computes in a round, as pure functions of what the server sent.
+"""The unit of work: what a fixed block of clients computes in a round, as pure functions of what
+the server sent.
 
-The bytes are the same no matter which process runs a block, and how often: every client has its own generator, the
+The bytes are the same no matter which process runs a block, and how often: every client has its own
+generator, the
 backends are deterministic, and sums are taken in the order of client ids, in float64.
 """
 
@@ -16,7 +18,16 @@ import torch
 from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
-from algorithms.core.messages import Assignment, Doubles, Evaluation, Floats, Ints, PartialSum, Weights, weighted_sum
+from algorithms.core.messages import (
+    Assignment,
+    Doubles,
+    Evaluation,
+    Floats,
+    Ints,
+    PartialSum,
+    Weights,
+    weighted_sum,
+)
 from algorithms.core.network import Network, as_tensor
 from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import hessian
@@ -42,7 +53,8 @@ class TrainedBlock:
         params: [clients, d] trained parameters.
         buffers: [clients, b] running statistics.
         loss: [clients] mean training loss in nats.
-        optimizer_states: the clients' optimizer states for the next round, [clients, ...] by name; usually empty.
+        optimizer_states: the clients' optimizer states for the next round, [clients, ...] by name;
+            usually empty.
     """
 
     params: NDArray[np.float32]
@@ -51,10 +63,14 @@ class TrainedBlock:
     optimizer_states: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def selection_examples(run: Run, sizes: Sequence[int], stream: Stream, clients: Sequence[int]) -> Sequence[Ints | None]:
-    """Draw the examples on which each client compares models: positions in its own examples, or None for all of them.
+def selection_examples(
+    run: Run, sizes: Sequence[int], stream: Stream, clients: Sequence[int]
+) -> Sequence[Ints | None]:
+    """Draw the examples on which each client compares models: positions in its own examples, or
+    None for all of them.
 
-    ``sizes`` are the clients' numbers of examples; ``stream(purpose, client)`` returns a client's generator.
+    ``sizes`` are the clients' numbers of examples; ``stream(purpose, client)`` returns a client's
+    generator.
     """
     most = run.clustering.module.selection_size(run.clustering.config)
     if most is None:
@@ -66,7 +82,12 @@ def selection_examples(run: Run, sizes: Sequence[int], stream: Stream, clients: 
 
 
 def train(
-    run: Run, data: Federation, network: Network, models: Sequence[Weights], assigned: Assignment, stream: Stream
+    run: Run,
+    data: Federation,
+    network: Network,
+    models: Sequence[Weights],
+    assigned: Assignment,
+    stream: Stream,
 ) -> TrainedBlock:
     """Train a block, each client from the one of the ``models`` that it chose.
 
@@ -79,7 +100,10 @@ def train(
         module.schedule(training, examples, positions, stream("batches", client))
         for client, examples, positions in zip(clients, sizes, chosen_with, strict=True)
     ]
-    draws = [_draws(run, data, network, plan, client, stream) for client, plan in zip(clients, batches, strict=True)]
+    draws = [
+        _draws(run, data, network, plan, client, stream)
+        for client, plan in zip(clients, batches, strict=True)
+    ]
     statistics = {
         name: torch.as_tensor(assigned.statistics[name], dtype=torch.float32, device=network.device)
         for name in set(run.objective.module.NEEDS) & set(assigned.statistics)
@@ -89,7 +113,9 @@ def train(
         sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
         start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
         first, examples = data.offsets[list(clients)], data.train
-        rows = [np.where(batch < 0, batch, batch + at) for batch, at in zip(batches, first, strict=True)]
+        rows = [
+            np.where(batch < 0, batch, batch + at) for batch, at in zip(batches, first, strict=True)
+        ]
         optimizer = resume_optimizer(training, lr, states, tuple(start.shape), network.device)
         inputs = network, start, examples.x, examples.y, rows, optimizer
         params, losses = vmap.train(*inputs, run.objective, statistics, draws)
@@ -101,23 +127,35 @@ def train(
         mine, arrays = data.client(client), {name: values[i] for name, values in statistics.items()}
         state = {name: values[i] for name, values in states.items()}
         optimizer = resume_optimizer(training, lr, state, (network.layout.size,), network.device)
-        gradient = loop.client_gradient(network, run.training, run.objective, mine, arrays, draws[i])
+        gradient = loop.client_gradient(
+            network, run.training, run.objective, mine, arrays, draws[i]
+        )
         loss = loop.train(network, mine.x, mine.y, batches[i], optimizer, gradient, draws[i])
-        weights, of_client = network.weights(), {k: values[None] for k, values in optimizer_state(optimizer).items()}
-        each.append(TrainedBlock(weights.params[None], weights.buffers[None], np.array([loss]), of_client))
+        weights, of_client = (
+            network.weights(),
+            {k: values[None] for k, values in optimizer_state(optimizer).items()},
+        )
+        each.append(
+            TrainedBlock(weights.params[None], weights.buffers[None], np.array([loss]), of_client)
+        )
     return joined(each)
 
 
 def joined(blocks: Sequence[TrainedBlock]) -> TrainedBlock:
     """Return the block that has the clients of all."""
     names = "params", "buffers", "loss"
-    params, buffers, loss = (np.concatenate([getattr(block, name) for block in blocks]) for name in names)
+    params, buffers, loss = (
+        np.concatenate([getattr(block, name) for block in blocks]) for name in names
+    )
     states = blocks[0].optimizer_states
     return TrainedBlock(
         params,
         buffers,
         loss,
-        {name: np.concatenate([block.optimizer_states[name] for block in blocks]) for name in states},
+        {
+            name: np.concatenate([block.optimizer_states[name] for block in blocks])
+            for name in states
+        },
     )
 
 
@@ -133,12 +171,18 @@ def alone(assigned: Assignment, position: int) -> Assignment:
     )
 
 
-def read_by_training(run: Run, data: Federation, assigned: Assignment) -> tuple[list[Any], list[NDArray[Any]]]:
-    """Return all that the result of `train` depends on besides models and generators: JSON values, and arrays."""
+def read_by_training(
+    run: Run, data: Federation, assigned: Assignment
+) -> tuple[list[Any], list[NDArray[Any]]]:
+    """Return all that the result of `train` depends on besides models and generators: JSON
+    values, and arrays.
+    """
     slots = [slot.to_dict() for slot in (run.model, run.training, run.objective)]
     selected = run.clustering.module.selection_size(run.clustering.config)
     needed = sorted(set(run.objective.module.NEEDS) & set(assigned.statistics))
-    named = {name: assigned.statistics[name] for name in needed} | dict(sorted(assigned.optimizer_states.items()))
+    named = {name: assigned.statistics[name] for name in needed} | dict(
+        sorted(assigned.optimizer_states.items())
+    )
     examples = [data.client(client) for client in assigned.clients]
     arrays = [array for part in examples for array in (part.x, part.y)]
     place = list(assigned.clients), assigned.chosen.tolist(), assigned.round
@@ -146,7 +190,9 @@ def read_by_training(run: Run, data: Federation, assigned: Assignment) -> tuple[
     return plain, arrays + [np.asarray(values) for values in named.values()]
 
 
-def _draws(run: Run, data: Federation, network: Network, plan: Ints, client: int, stream: Stream) -> Draws:
+def _draws(
+    run: Run, data: Federation, network: Network, plan: Ints, client: int, stream: Stream
+) -> Draws:
     """Draw a client's random numbers of this round, except for its batches, which are ``plan``."""
     noisy, probing = run.training.module.PRIVATE_STEPS, run.objective.module.ITERATES
     if not (noisy or probing or network.random or run.training.config.augment != "none"):
@@ -169,19 +215,23 @@ def train_again(
     position: int,
     stream: Stream,
 ) -> Floats:
-    """Repeat what one client of a block, at ``position``, does in a round; return its parameters [d], as it sends them.
+    """Repeat what one client of a block, at ``position``, does in a round; return its parameters
+    [d], as it sends them.
 
-    With the generators that it had, the result is the same, bit for bit where clients are trained one after another. So
-    whoever imitates a client adds the noise of its private update, too.
+    With the generators that it had, the result is the same, bit for bit where clients are trained
+    one after another. So whoever imitates a client adds the noise of its private update, too.
     """
     single = alone(assigned, position)
-    return protect(run, train(run, data, network, models, single, stream), single, models, stream).params[0]
+    return protect(
+        run, train(run, data, network, models, single, stream), single, models, stream
+    ).params[0]
 
 
 def silence(
     trained: TrainedBlock, assigned: Assignment, models: Sequence[Weights], silent: Collection[int]
 ) -> TrainedBlock:
-    """Return the trained block in which the ``silent`` clients (ids) have the model that they were sent, statistics included.
+    """Return the trained block in which the ``silent`` clients (ids) have the model that they
+    were sent, statistics included.
 
     Their weight in the mean, their loss and their optimizer state stay.
     """
@@ -200,10 +250,12 @@ def protect(
     stream: Stream,
     noisy: bool | NDArray[np.bool_] = True,
 ) -> TrainedBlock:
-    """Return the block as its clients send it: with the private update of each, where the privacy slot has any.
+    """Return the block as its clients send it: with the private update of each, where the
+    privacy slot has any.
 
-    An update that is not finite counts as zero, and is protected like the others. What a client sends is rounded to
-    float32 after the noise was added. Where ``noisy`` (all, or [clients]) is not, the noise is zero.
+    An update that is not finite counts as zero, and is protected like the others. What a client
+    sends is rounded to float32 after the noise was added. Where ``noisy`` (all, or [clients]) is
+    not, the noise is zero.
     """
     privacy = run.privacy
     if not privacy.module.PRIVATE_UPDATES:
@@ -216,27 +268,38 @@ def protect(
             update = trained.params[i] - sent.params
         if not np.isfinite(update).all():
             update, params[i], buffers[i] = np.zeros_like(update), sent.params, sent.buffers
-        noise = Normals(len(update), stream("update_noise", client)) if adds[i] else Zeros(len(update))
+        noise = (
+            Normals(len(update), stream("update_noise", client)) if adds[i] else Zeros(len(update))
+        )
         if (private := privacy.module.private_update(privacy.config, update, noise)) is not update:
             params[i] = sent.params + private
     return replace(trained, params=params, buffers=buffers)
 
 
 def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Generator) -> Weights:
-    """Return the weights before the first round: the network's, trained on the server's examples if aggregation starts warm.
+    """Return the weights before the first round: the network's, trained on the server's examples
+    if aggregation starts warm.
 
-    Without such examples, as in a shadow federation, they are the network's; a run without them is refused beforehand.
+    Without such examples, as in a shadow federation, they are the network's; a run without them is
+    refused beforehand.
     """
     warm = run.aggregation.module.warm_start(run.aggregation.config)
     if warm is None or not len(data.shadow):
         return network.weights()
     local = run.training.config
-    fields = {"optimizer": "adam", "lr": warm.lr, "batch_size": warm.batch_size, "device": local.device}
+    fields = {
+        "optimizer": "adam",
+        "lr": warm.lr,
+        "batch_size": warm.batch_size,
+        "device": local.device,
+    }
     fields |= {"adam_epsilon": local.adam_epsilon, "drop_last": local.drop_last}
     if isinstance(local, local_sgd.Config):
         fields["precision"] = local.precision
     config = local_sgd.Config.model_validate(fields)
-    training: Component[TrainingContract, TrainingConfig] = Component("local_sgd", config, "algorithms.training")
+    training: Component[TrainingContract, TrainingConfig] = Component(
+        "local_sgd", config, "algorithms.training"
+    )
     strengths = data.draw_strengths(np.arange(len(data.shadow)) % data.clients, rng)
     examples = Examples(data.prepare(data.shadow.x, strengths), data.shadow.y)
     for _ in islice(loop.passes(network, examples, training, rng, data.prepare), warm.epochs):
@@ -245,9 +308,16 @@ def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Genera
 
 
 def evaluate(
-    run: Run, data: Federation, network: Network, clients: Sequence[int], models: Sequence[Weights], stream: Stream
+    run: Run,
+    data: Federation,
+    network: Network,
+    clients: Sequence[int],
+    models: Sequence[Weights],
+    stream: Stream,
 ) -> Evaluation:
-    """Compute loss and accuracy of every model on the training examples of ``clients`` (consecutive), in evaluation mode."""
+    """Compute loss and accuracy of every model on the training examples of ``clients``
+    (consecutive), in evaluation mode.
+    """
     first, last = data.offsets[clients[0]], data.offsets[clients[-1] + 1]
     x, y = data.train.x[first:last], data.train.y[first:last]
     starts, sizes = data.offsets[list(clients)] - first, data.sizes[list(clients)]
@@ -256,7 +326,10 @@ def evaluate(
     for j, weights in enumerate(models):
         network.load(weights)
         logits = network.logits(x)
-        example_losses, hits = cross_entropies(logits, y), (logits.argmax(1) == y).astype(np.float64)
+        example_losses, hits = (
+            cross_entropies(logits, y),
+            (logits.argmax(1) == y).astype(np.float64),
+        )
         losses[:, j] = np.add.reduceat(example_losses, starts) / sizes
         accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
         selection[:, j] = [
@@ -267,13 +340,20 @@ def evaluate(
 
 
 def sum_updates(
-    run: Run, trained: TrainedBlock, clients: Sequence[int], models: Sequence[Weights], assignment: Ints, examples: Ints
+    run: Run,
+    trained: TrainedBlock,
+    clients: Sequence[int],
+    models: Sequence[Weights],
+    assignment: Ints,
+    examples: Ints,
 ) -> dict[int, PartialSum]:
-    """Clip the block's updates with the privacy slot and sum them by cluster, for each cluster that a client chose.
+    """Clip the block's updates with the privacy slot and sum them by cluster, for each cluster
+    that a client chose.
 
-    An update that the privacy slot scales by zero, such as one that is not finite, counts as none: it is zero, and the
-    client's running statistics are those that it was sent. ``clients`` ascend; ``assignment`` is the model of each, and
-    ``examples`` its number of training examples.
+    An update that the privacy slot scales by zero, such as one that is not finite, counts as none:
+    it is zero, and the
+    client's running statistics are those that it was sent. ``clients`` ascend; ``assignment`` is
+    the model of each, and ``examples`` its number of training examples.
     """
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
@@ -286,7 +366,9 @@ def sum_updates(
     parts = {}
     for j in np.unique(assignment):
         mine: Any = np.flatnonzero(assignment == j)
-        mine = slice(None) if len(mine) == len(assignment) else mine  # a slice of all clients is a view, not a copy
+        mine = (
+            slice(None) if len(mine) == len(assignment) else mine
+        )  # a slice of all clients is a view, not a copy
         parts[int(j)] = PartialSum(
             clients=np.asarray(clients)[mine],
             weights=weights[mine],
@@ -309,22 +391,27 @@ def measure_curvatures(
     stream: Stream,
     parts: int = 1,
 ) -> Doubles:
-    """Measure the Hessian at each client's trained model, on examples that are the same in every round.
+    """Measure the Hessian at each client's trained model, on examples that are the same in every
+    round.
 
-    They are divided into so many ``parts``: the even and the odd places of the order in which they were drawn are two halves,
-    with start vectors and labels of their own.
+    They are divided into so many ``parts``: the even and the odd places of the order in which they
+    were drawn are two halves, with start vectors and labels of their own.
 
     Returns:
-        [clients, parts, 3] top eigenvalue, trace and the trace's standard error (`hessian.spectrum`); NaN for a client with
-        fewer examples than parts.
+        [clients, parts, 3] top eigenvalue, trace and the trace's standard error
+        (`hessian.spectrum`); NaN for a client with fewer examples than parts.
     """
     spectra = np.full((len(clients), parts, 3), np.nan)
     for i, client in enumerate(clients):
         network.load(Weights(trained.params[i], trained.buffers[i]))
         mine = data.client(client)
-        order = stream("curvature_examples", client).permutation(len(mine))[: run.curvature.examples]
+        order = stream("curvature_examples", client).permutation(len(mine))[
+            : run.curvature.examples
+        ]
         for part in range(parts) if len(order) >= parts else ():
             chosen = np.sort(order[part::parts])
             rng = stream("curvature_probes", client, *([1 + part] if parts > 1 else []))
-            spectra[i, part] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)
+            spectra[i, part] = hessian.spectrum(
+                network, mine.x[chosen], mine.y[chosen], run.curvature, rng
+            )
     return spectra

@@ -1,4 +1,5 @@
-"""The audit of a server's release by canary clients (Andrew et al. 2024), in a fork of every audited round.
+"""The audit of a server's release by canary clients (Andrew et al. 2024), in a fork of every
+audited round.
 
     once:   directions c_j, orthogonal, and for each of m canaries a coin that says whether it is in
     round:  received' <- what the server received + the canaries that are in, each clipped and weighed like the largest client
@@ -7,22 +8,26 @@
             score_j <- score_j + (-1)^t a_t <c_j, rho> / s_t,     a_t = w_t C / s_t
     end:    score_j / sqrt(sum a_t^2) is about N(0, 1) for a canary that is out, and N(mu, 1) for one that is in
 
-A canary's update does not depend on the model, so the release can be audited on a copy: training does not see the canaries,
-and nothing of the run changes. What is found is what the mechanism leaves of a client whose update points in one random
-direction, to somebody who sees every model that is sent; an estimate below the claim is no proof of safety.
+A canary's update does not depend on the model, so the release can be audited on a copy: training
+does not see the canaries, and nothing of the run changes. What is found is what the mechanism
+leaves of a client whose update points in one random direction, to somebody who sees every model
+that is sent; an estimate below the claim is no proof of safety.
 
-The signs (-1)^t, which a client may send like any other update, are for noise that is the same in two rounds: it
-cancels in the difference of their models, and the canary does not.
+The signs (-1)^t, which a client may send like any other update, are for noise that is the same in
+two rounds: it cancels in the difference of their models, and the canary does not.
 
-Seen are defects of what the fork has in common with the run: clipping, weights, aggregation, the scale of the noise, noise that
-is left out or drawn alike in two rounds, the sampling rate that the account assumes. Not seen are a defect of the stream that
-the run's noise alone comes from (two trials with one seed add the same noise; who knows the seed subtracts it), what training
-makes of a released model, noise that is left out in a few coordinates only, running statistics of batch normalization, and
-what other slots publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
+Seen are defects of what the fork has in common with the run: clipping, weights, aggregation, the
+scale of the noise, noise that
+is left out or drawn alike in two rounds, the sampling rate that the account assumes. Not seen are a
+defect of the stream that the run's noise alone comes from (two trials with one seed add the same
+noise; who knows the seed subtracts it), what training makes of a released model, noise that is left
+out in a few coordinates only, running statistics of batch normalization, and what other slots
+publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
 low, and an audit is made only if it is asked for.
 
-Where nothing is clipped, no clip says how much a client may send. A canary is then as long as the median update of the
-round, and what is found is what the models leave of a client that sends as much as the others do.
+Where nothing is clipped, no clip says how much a client may send. A canary is then as long as the
+median update of the round, and what is found is what the models leave of a client that sends as
+much as the others do.
 """
 
 from __future__ import annotations
@@ -41,11 +46,15 @@ from algorithms.interfaces import Run, State
 
 MOST = 1024  # canaries, of which about half are in
 FEWEST = 32  # with fewer, nothing can be said; a model needs twice as many parameters
-UNSEEN = 1024  # directions without a canary whose scores are kept, because they tell the scores' deviation better
-EXPLICIT = 4  # canaries that pass the clients' own code one by one; the others are summed by a transform
-# Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a time); a round,
-# each client in it, and each example per parameter, where convolutions use a parameter many times. They give the rounds of
-# `benchmarks/README.md`: 0.021 s for digits, 1 s for MNIST.
+# directions without a canary whose scores are kept, because they tell the scores' deviation better
+UNSEEN = 1024
+EXPLICIT = (
+    4  # canaries that pass the clients' own code one by one; the others are summed by a transform
+)
+# Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a
+# time); a round, each client in it, and each example per parameter, where convolutions use a
+# parameter many times. They give the rounds of `benchmarks/README.md`: 0.021 s for digits, 1 s for
+# MNIST.
 COST = 0.05
 FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 2.5e-7
 ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
@@ -70,14 +79,18 @@ class Panel:
 
 
 def _number(d: int) -> int:
-    """Return the number of canaries for a model of ``d`` parameters; 0 if these are too few for an audit."""
+    """Return the number of canaries for a model of ``d`` parameters; 0 if these are too few for
+    an audit.
+    """
     canaries = min(MOST, number_of_directions(d) // 2)
     return canaries if canaries >= FEWEST else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What the server has of one model in a round: its state, the model sent, updates, and all clients' numbers of examples."""
+    """What the server has of one model in a round: its state, the model sent, updates, and all
+    clients' numbers of examples.
+    """
 
     state: State
     model: Weights
@@ -86,7 +99,9 @@ class Round:
 
 
 def begin(run: Run, plan: CanaryPlan, d: int) -> State:
-    """Return the scores before the first round, by name: empty if the model has too few parameters."""
+    """Return the scores before the first round, by name: empty if the model has too few
+    parameters.
+    """
     if not (canaries := _number(d)):
         return {}
     models, rows = run.clustering.config.clusters, min(canaries + UNSEEN, number_of_directions(d))
@@ -110,10 +125,12 @@ def observe(
     noise: Normals | None,
     rng: np.random.Generator,
 ) -> State:
-    """Fork a round of model ``j`` with the canaries, and return the scores with what the fork's release tells.
+    """Fork a round of model ``j`` with the canaries, and return the scores with what the fork's
+    release tells.
 
-    Nothing that is given is changed. The scores stay the same if a canary's norm follows from the updates, and all of these
-    are zero. ``noise`` is for the fork alone; ``rng`` draws which canaries take part, as clients are drawn.
+    Nothing that is given is changed. The scores stay the same if a canary's norm follows from the
+    updates, and all of these are zero. ``noise`` is for the fork alone; ``rng`` draws which
+    canaries take part, as clients are drawn.
     """
     received, m, turn = now.received, len(panel.inside), (-1.0) ** int(scores["audited"][j])
     sent = received.norms[np.isfinite(received.norms) & (received.norms > 0)]
@@ -127,14 +144,20 @@ def observe(
     largest = int((of_clients if len(of_clients) else now.sizes).max())
     divisor = float(server.weigh(run, of_clients if len(of_clients) else np.array([largest])).sum())
     total, moved = sum_of_canaries(run, replace(plan, norm=norm), panel, sends, largest)
-    joined = replace(received, mean=received.mean + total / divisor)  # an absent client counts as zero, so weights stay
+    joined = replace(
+        received, mean=received.mean + total / divisor
+    )  # an absent client counts as zero, so weights stay
     if not len(of_clients):  # a round to which only canaries came
         unit = np.ones(1)
-        joined = replace(joined, clients=np.zeros(1, np.int64), weights=unit, norms=unit, scales=unit)
+        joined = replace(
+            joined, clients=np.zeros(1, np.int64), weights=unit, norms=unit, scales=unit
+        )
     rho = server.step(run, now.state, now.model, joined, noise).model.params - now.model.params
     products = panel.directions.products(rho)
     scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
-    if not run.privacy.module.covers_empty_rounds(run.privacy.config):  # else every round has the same divisor
+    if not run.privacy.module.covers_empty_rounds(
+        run.privacy.config
+    ):  # else every round has the same divisor
         moved *= 1.0 / divisor
     after = {name: array.copy() for name, array in scores.items()}
     after["scores"][j] += turn * moved * products[: scores["scores"].shape[1]] / scale**2
@@ -148,34 +171,53 @@ def observe(
 
 def released(scores: State, j: int) -> State:
     """Return the scores after one more release of model ``j``, whether it was audited or not."""
-    return scores and scores | {"released": scores["released"] + (np.arange(len(scores["released"])) == j)}
+    return scores and scores | {
+        "released": scores["released"] + (np.arange(len(scores["released"])) == j)
+    }
 
 
-def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int) -> tuple[Doubles, float]:
-    """Sum the updates of canaries that count as so many ``examples``, clipped and weighed as those of clients are.
+def sum_of_canaries(
+    run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int
+) -> tuple[Doubles, float]:
+    """Sum the updates of canaries that count as so many ``examples``, clipped and weighed as
+    those of clients are.
 
-    ``sends`` [m] is 1 for a canary that sends its direction, -1 for the opposite, 0 for one that sends nothing.
+    ``sends`` [m] is 1 for a canary that sends its direction, -1 for the opposite, 0 for one that
+    sends nothing.
 
     Returns:
-        [d] the weighted sum before normalization, and the weight times the clipped norm of a canary.
+        [d] the weighted sum before normalization, and the weight times the clipped norm of a
+        canary.
     """
     assert plan.norm is not None  # `observe` has put in the round's own
     explicit = np.flatnonzero(sends[:EXPLICIT])
     weight = float(server.weigh(run, np.array([examples]))[0])
-    moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
-    total = panel.directions.combine(np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)).astype(np.float64)
+    moved = (
+        weight
+        * plan.norm
+        * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
+    )
+    total = panel.directions.combine(
+        np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)
+    ).astype(np.float64)
     if len(explicit):
-        updates = np.stack([np.float32(sends[row] * plan.norm) * panel.directions.row(int(row)) for row in explicit])
+        updates = np.stack(
+            [
+                np.float32(sends[row] * plan.norm) * panel.directions.row(int(row))
+                for row in explicit
+            ]
+        )
         _, scales = server.clip(run, updates)
         total += weighted_sum(weight * scales, updates)
     return total, moved
 
 
 def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
-    """Return every how many rounds the release is audited: as planned, or so that it takes at most 5 % of the rounds' time.
+    """Return every how many rounds the release is audited: as planned, or so that it takes at
+    most 5 % of the rounds' time.
 
-    The times are rough, and the same on every machine, because they decide which rounds are audited. A model has ``d``
-    parameters; ``sizes`` [clients] are numbers of training examples.
+    The times are rough, and the same on every machine, because they decide which rounds are
+    audited. A model has ``d`` parameters; ``sizes`` [clients] are numbers of training examples.
     """
     if plan.every != "auto":
         return plan.every
@@ -184,4 +226,6 @@ def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
     example = d * visited * (CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE)
     training = ROUND + CLIENT * share * len(sizes) + example
     parameter = LONELY * len(sizes) if plan.alone else PARAMETER
-    return max(1, math.ceil(run.clustering.config.clusters * (FORK + parameter * d) / (COST * training)))
+    return max(
+        1, math.ceil(run.clustering.config.clusters * (FORK + parameter * d) / (COST * training))
+    )

@@ -1,8 +1,10 @@
-"""Whether a module that somebody else wrote can be used in a run: it is built twice, evaluated, and takes one real step.
+"""Whether a module that somebody else wrote can be used in a run: it is built twice, evaluated,
+and takes one real step.
 
-The step is that of the run's own engine, on four examples of two clients: gradients of single examples, of clients at once,
-of the objective, or twice (the curvature), as the run takes them. What torch or the module raises is the refusal. Every
-sentence follows the name of the model: "mypkg.nets:Net returns ...".
+The step is that of the run's own engine, on four examples of two clients: gradients of single
+examples, of clients at once, of the objective, or twice (the curvature), as the run takes them.
+What torch or the module raises is the refusal. Every sentence follows the name of the model:
+"mypkg.nets:Net returns ...".
 """
 
 from __future__ import annotations
@@ -50,12 +52,15 @@ class _Trial:
 
 
 def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
-    """Return the first thing that does not fit, as a sentence; None if all does, or if the module is too large to be tried.
+    """Return the first thing that does not fit, as a sentence; None if all does, or if the
+    module is too large to be tried.
 
     The run's model has values of its own; ``shape`` is that of one example.
     """
     step = {"epochs": 1, "lr": 0.01, "optimizer_state": "reset"}
-    run = replace(run, training=replace(run.training, config=run.training.config.model_copy(update=step)))
+    run = replace(
+        run, training=replace(run.training, config=run.training.config.model_copy(update=step))
+    )
     key = repr((run.model, run.training, run.objective, run.measures_curvature and run.curvature))
     return _problem(_Trial(key, run), tuple(map(int, shape)), int(classes))
 
@@ -77,10 +82,14 @@ def _problem(trial: _Trial, shape: tuple[int, ...], classes: int) -> str | None:
 
 
 def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
-    """Try the module, and yield before each stage what it means if torch or the module raises something there."""
+    """Try the module, and yield before each stage what it means if torch or the module raises
+    something there.
+    """
     yield f"cannot be built for examples of shape {shape}"
     make = partial(run.model.module.build, run.model.config, shape, classes)
-    if (own_values.elements(make) or 0) > _facts.MOST_TRIED and (blueprint := own_values.blueprint(make)):
+    if (own_values.elements(make) or 0) > _facts.MOST_TRIED and (
+        blueprint := own_values.blueprint(make)
+    ):
         yield f"does not take examples of shape {shape}"
         _check_shapes(blueprint, shape, classes)
         return  # a few copies of it and of its gradients would take the memory that the run needs
@@ -102,7 +111,9 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
         raise CallableError(why)
     _check_state(network, start, before, answers, x)
     stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
-    assigned = Assignment(range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)})
+    assigned = Assignment(
+        range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)}
+    )
     trained = block.train(run, data, network, [start], assigned, stream)
     if not np.isfinite(trained.params).all():
         raise CallableError("has a gradient that is not finite")
@@ -111,46 +122,69 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
         yield "cannot be differentiated twice, which the curvature (rho) needs"
         block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
     if not run.training.config.drop_last or run.training.config.batch_size == 1:
-        yield "cannot train on one example, as the last batch of an epoch may be (training.drop_last: true)"
+        yield (
+            "cannot train on one example, as the last batch of an epoch may be "
+            "(training.drop_last: true)"
+        )
         alone = network.module.train()(x[:1])
         if why := outputs.problem(alone, 1, classes, "training"):
             raise CallableError(why)
 
 
 def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
-    """Check the arrays of a module that was built twice, and that it is what components were told before."""
+    """Check the arrays of a module that was built twice, and that it is what components were
+    told before.
+    """
     trained = own_values.trained(first)
     if not trained:
         raise CallableError("has no parameter that can be trained")
     arrays = dict(first.named_parameters()) | dict(first.named_buffers())
     for name, array in arrays.items():
-        if array.is_sparse or array.is_complex() or (name in trained and array.dtype != torch.float32):
+        if (
+            array.is_sparse
+            or array.is_complex()
+            or (name in trained and array.dtype != torch.float32)
+        ):
             raise CallableError(
-                f"has {name} of type {array.dtype}; arrays must be dense and real, and parameters float32"
+                f"has {name} of type {array.dtype}; arrays must be dense and real, and "
+                "parameters float32"
             )
     held = Snapshot(first)
     if differing := [name for name in held.changed(second) if name in held.tensors]:
-        raise CallableError(f"starts from another {differing[0]} each time that it is built; draw it from torch")
+        raise CallableError(
+            f"starts from another {differing[0]} each time that it is built; draw it from torch"
+        )
     if pair := _overlapping(held.tensors, trained):
         raise CallableError(
-            f"holds {pair[0]} and {pair[1]} in the same memory, as .data does; training would part them: use one parameter "
-            "in both places"
+            f"holds {pair[0]} and {pair[1]} in the same memory, as .data does; training would "
+            "part them: use one parameter in both places"
         )
     declared = run.model.module
-    if _facts.normalizes(first) > declared.BATCH_NORM or not set(_facts.raw_parameters(first)) <= set(declared.RAW):
+    if _facts.normalizes(first) > declared.BATCH_NORM or not set(
+        _facts.raw_parameters(first)
+    ) <= set(declared.RAW):
         raise CallableError(
-            "has batch normalization or raw parameters for these data, which could not be seen before they were loaded, "
-            "because it cannot be built for other shapes; build it in a function without arguments and name that function"
+            "has batch normalization or raw parameters for these data, which could not be "
+            "seen before they were loaded, because it cannot be built for other shapes; build "
+            "it in a function without arguments and name that function"
         )
 
 
-def _overlapping(tensors: Mapping[str, torch.Tensor], trained: Collection[str]) -> tuple[str, str] | None:
-    """Return the names of a trained parameter and of another tensor that have numbers in common, if there are any."""
+def _overlapping(
+    tensors: Mapping[str, torch.Tensor], trained: Collection[str]
+) -> tuple[str, str] | None:
+    """Return the names of a trained parameter and of another tensor that have numbers in common,
+    if there are any.
+    """
     places = []
     for name, tensor in tensors.items():
-        extent = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        extent = sum(
+            (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+        )
         if tensor.numel():
-            places.append((tensor.data_ptr(), tensor.data_ptr() + (extent + 1) * tensor.itemsize, name))
+            places.append(
+                (tensor.data_ptr(), tensor.data_ptr() + (extent + 1) * tensor.itemsize, name)
+            )
     furthest, last = 0, ""
     for begin, end, name in sorted(places):
         if begin < furthest and not {name, last}.isdisjoint(trained):
@@ -160,7 +194,9 @@ def _overlapping(tensors: Mapping[str, torch.Tensor], trained: Collection[str]) 
 
 
 def _check_shapes(blueprint: nn.Module, shape: tuple[int, ...], classes: int) -> None:
-    """Check the shapes of the outputs of a module without numbers, unless it needs numbers to compute them."""
+    """Check the shapes of the outputs of a module without numbers, unless it needs numbers to
+    compute them.
+    """
     with torch.no_grad(), torch.device("meta"):
         for mode in ("evaluation", "training"):
             try:
@@ -174,7 +210,9 @@ def _check_shapes(blueprint: nn.Module, shape: tuple[int, ...], classes: int) ->
 
 
 def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
-    """Check that outputs in evaluation are logits, the same each time, whatever examples are beside an example."""
+    """Check that outputs in evaluation are logits, the same each time, whatever examples are
+    beside an example.
+    """
     module = network.module.eval()
     held = Snapshot(module)
     with torch.no_grad():
@@ -183,17 +221,23 @@ def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
         if why := outputs.problem(found, examples, classes):
             raise CallableError(why)
     if returned.dtype != torch.float32:
-        raise CallableError(f"returns {returned.dtype} {list(returned.shape)}; it must return torch.float32")
+        raise CallableError(
+            f"returns {returned.dtype} {list(returned.shape)}; it must return torch.float32"
+        )
     if not returned.isfinite().all():
         raise CallableError("returns outputs that are not finite, for examples between 0 and 1")
     if _gives_probabilities(network, x, returned):
-        raise CallableError("returns probabilities; it must return logits, so leave the softmax or sigmoid out")
+        raise CallableError(
+            "returns probabilities; it must return logits, so leave the softmax or sigmoid out"
+        )
     either_sign = x - 0.5
     changed = either_sign.clone()
     with torch.no_grad(), suppress(Exception):  # it need not take negative numbers
         module(changed)
     if not torch.equal(changed, either_sign):
-        raise CallableError("changes its input in place, which other models would then see; copy it first")
+        raise CallableError(
+            "changes its input in place, which other models would then see; copy it first"
+        )
     if not torch.equal(returned, again):
         attributes = held.changed(module)
         held.restore()
@@ -202,11 +246,15 @@ def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
         why = _state(attributes if by_these else [], "in evaluation")
         raise CallableError(f"{why}: the same examples give others")
     if not torch.allclose(returned, torch.cat(alone), rtol=1e-3, atol=1e-4):
-        raise CallableError("gives an example another output when other examples are evaluated beside it")
+        raise CallableError(
+            "gives an example another output when other examples are evaluated beside it"
+        )
 
 
 def _gives_probabilities(network: Network, x: torch.Tensor, returned: torch.Tensor) -> bool:
-    """Return whether outputs sum to one, or a single one is between 0 and 1, whatever the parameters are."""
+    """Return whether outputs sum to one, or a single one is between 0 and 1, whatever the
+    parameters are.
+    """
     start = network.weights()
     draws = torch.Generator().manual_seed(0)
     single = returned.shape[1] == 2 and not returned[:, 0].any()
@@ -226,7 +274,9 @@ def _gives_probabilities(network: Network, x: torch.Tensor, returned: torch.Tens
 
 
 def _answer(network: Network, start: Weights, x: torch.Tensor, training: bool) -> torch.Tensor:
-    """Return what the module with the weights ``start`` says of examples under one seed, in training or evaluation."""
+    """Return what the module with the weights ``start`` says of examples under one seed, in
+    training or evaluation.
+    """
     network.load(start)
     network.reseed(SEED)
     with torch.no_grad():
@@ -234,15 +284,26 @@ def _answer(network: Network, start: Weights, x: torch.Tensor, training: bool) -
     return answer
 
 
-def _agrees(network: Network, start: Weights, answers: Mapping[bool, torch.Tensor], x: torch.Tensor) -> bool:
+def _agrees(
+    network: Network, start: Weights, answers: Mapping[bool, torch.Tensor], x: torch.Tensor
+) -> bool:
     """Return whether the module gives the same answers as before, in this order."""
-    return all(torch.equal(answer, _answer(network, start, x, training)) for training, answer in answers.items())
+    return all(
+        torch.equal(answer, _answer(network, start, x, training))
+        for training, answer in answers.items()
+    )
 
 
 def _check_state(
-    network: Network, start: Weights, before: Snapshot, answers: Mapping[bool, torch.Tensor], x: torch.Tensor
+    network: Network,
+    start: Weights,
+    before: Snapshot,
+    answers: Mapping[bool, torch.Tensor],
+    x: torch.Tensor,
 ) -> None:
-    """Check that the module answers as before about the first client's examples, once it has seen those of the other."""
+    """Check that the module answers as before about the first client's examples, once it has
+    seen those of the other.
+    """
     x, others = x.split(EXAMPLES)
     module = network.module
     for training in MODES:
@@ -254,8 +315,10 @@ def _check_state(
     for name in changed:
         if name in arrays:
             raise CallableError(
-                f"keeps state between calls: training changes its {'frozen parameter' if name in frozen else 'buffer'} {name}, "
-                "which is no running statistic of one of torch's normalization layers and would be lost from round to round"
+                "keeps state between calls: training changes its "
+                f"{'frozen parameter' if name in frozen else 'buffer'} {name}, which is no "
+                "running statistic of one of torch's normalization layers and would be lost "
+                "from round to round"
             )
     agree = _agrees(network, start, answers, x)
     for attributes, leaf in _counters(module, before, changed) if agree else ():
@@ -265,18 +328,23 @@ def _check_state(
         attributes[leaf] = kept
     if not agree:
         raise CallableError(
-            f"{_state(changed, UNSEEDED)}: the same examples give others in training or after it, so that a client would "
-            "depend on those that were trained before"
+            f"{_state(changed, UNSEEDED)}: the same examples give others in training or after "
+            "it, so that a client would depend on those that were trained before"
         )
     trained = [own_values.trained(module.train(mode)).keys() for mode in MODES]
     if unsteady := sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names})):
         raise CallableError(
-            f"freezes or unfreezes {unsteady[0]} when it is trained or evaluated; what is trained must be the same throughout"
+            f"freezes or unfreezes {unsteady[0]} when it is trained or evaluated; what is "
+            "trained must be the same throughout"
         )
 
 
-def _counters(module: nn.Module, before: Snapshot, changed: list[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the attributes of each layer that has a number among what has changed, and the number's name."""
+def _counters(
+    module: nn.Module, before: Snapshot, changed: list[str]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the attributes of each layer that has a number among what has changed, and the
+    number's name.
+    """
     layers = dict(module.named_modules())
     for name in changed:
         owner, _, leaf = name.rpartition(".")
@@ -286,7 +354,9 @@ def _counters(module: nn.Module, before: Snapshot, changed: list[str]) -> Iterat
 
 
 def _state(attributes: list[str], numbers: str) -> str:
-    """Return the predicate for a module whose outputs change with these attributes, or perhaps with random ``numbers``."""
+    """Return the predicate for a module whose outputs change with these attributes, or perhaps
+    with random ``numbers``.
+    """
     if not attributes:
         return f"keeps state between calls, or draws random numbers {numbers}"
     return f"keeps state between calls, in its attribute {' or '.join(attributes[:SHOWN])}"

@@ -6,8 +6,9 @@
     gather   the server records what they measured, and joins the blocks' sums:           u_j <- mean of u_i over j_i = j
     step     theta_j <- release(aggregate(theta_j, u_j))                     for every model that has clients
 
-A run, its replicas and shadow federations differ in who chooses, and in where blocks are trained (`Clients.train`: on
-actors, or in this process); the round is this one. This module does not import torch, so the server need not load it.
+A run, its replicas and shadow federations differ in who chooses, and in where blocks are trained
+(`Clients.train`: on actors, or in this process); the round is this one. This module does not import
+torch, so the server need not load it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 Stream = Callable[..., np.random.Generator]
 LocalStreams = tuple[Stream, Stream]
-"""A block's generators: ``(purpose, client)`` gives one of this round, ``(purpose, client, ...)`` one of every round."""
+"""A block's generators: ``(purpose, client)`` gives one of this round, ``(purpose, client,
+...)`` one of every round.
+"""
 
 Fork = Callable[[int, ClientUpdates], None]
 """``fork(model, received)`` sees what the server received for a model, before the model changes."""
@@ -43,11 +46,12 @@ Fork = Callable[[int, ClientUpdates], None]
 
 @dataclass(frozen=True)
 class Sending:
-    """What the clients of a federation send of what they have trained, which is less in some replicas.
+    """What the clients of a federation send of what they have trained, which is less in some
+    replicas.
 
-    The clients ``silent`` (ids) send back the model that they were sent. Who is not ``noisy`` (all, or [clients]) clips
-    private updates and adds no noise to them. ``train`` replaces `block.train`, with the same result, where somebody may
-    know it already.
+    The clients ``silent`` (ids) send back the model that they were sent. Who is not ``noisy`` (all,
+    or [clients]) clips private updates and adds no noise to them. ``train`` replaces `block.train`,
+    with the same result, where somebody may know it already.
     """
 
     silent: Collection[int] = ()
@@ -67,7 +71,8 @@ class RoundState:
         servers: the aggregation's own arrays, per cluster.
         assignment: [clients] model of each client, -1 before the first choice.
         statistics: client statistics by name (``rho``, ``weight``, ...), [clients] each.
-        optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the training keeps them.
+        optimizer_states: arrays of the local optimizers by name, [clients, ...]; empty unless the
+            training keeps them.
         round: the next round, counted from 0.
     """
 
@@ -94,7 +99,9 @@ def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """The fields of a `RoundState` that `packed` made ``arrays`` of."""
     numbers = range(sum(name.startswith("model.") and name.endswith(".params") for name in arrays))
     return {
-        "models": [Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]) for j in numbers],
+        "models": [
+            Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]) for j in numbers
+        ],
         "servers": [under(f"server.{j}.", arrays) for j in numbers],
         "assignment": arrays["assignment"],
         "statistics": under("statistics.", arrays),
@@ -105,7 +112,11 @@ def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 
 def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays whose names begin with ``prefix``, without it, in the order of their names."""
-    return {name.removeprefix(prefix): arrays[name] for name in sorted(arrays) if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): arrays[name]
+        for name in sorted(arrays)
+        if name.startswith(prefix)
+    }
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,8 @@ class Clients:
 
     Attributes:
         blocks: ids of the clients, in the fixed blocks in which they are trained and summed.
-        train: ``train(models, assigned)`` returns the result of `train_block` for each assignment, in their order.
+        train: ``train(models, assigned)`` returns the result of `train_block` for each assignment,
+            in their order.
         layout: where the model's arrays lie in its parameters [d].
     """
 
@@ -124,18 +136,28 @@ class Clients:
 
 
 def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
-    """Return the state before the first round of a federation with these ``models`` and number of ``clients``."""
+    """Return the state before the first round of a federation with these ``models`` and number
+    of ``clients``.
+    """
     servers = [server.begin(run, model) for model in models]
-    return RoundState(models, servers, np.full(clients, -1), server.initial_statistics(run, clients))
+    return RoundState(
+        models, servers, np.full(clients, -1), server.initial_statistics(run, clients)
+    )
 
 
-def choose(run: Run, view: View, preferences: Preferences, by_loss_alone: bool = False) -> tuple[Ints, Doubles]:
-    """Let every client choose its model; return the choice [clients] and the cost of each model [clients, clusters].
+def choose(
+    run: Run, view: View, preferences: Preferences, by_loss_alone: bool = False
+) -> tuple[Ints, Doubles]:
+    """Let every client choose its model; return the choice [clients] and the cost of each model
+    [clients, clusters].
 
     ``by_loss_alone``: nobody minds the risk, as long as none has been measured.
     """
     if by_loss_alone:
-        view, preferences = replace(view, risk_counts=False), replace(preferences, beta=np.zeros(len(view.losses)))
+        view, preferences = (
+            replace(view, risk_counts=False),
+            replace(preferences, beta=np.zeros(len(view.losses))),
+        )
     return run.clustering.module.choose(run.clustering.config, view, preferences)
 
 
@@ -148,10 +170,12 @@ def advance(
     visiting: Sequence[np.random.Generator],
     fork: Fork | None = None,
 ) -> tuple[list[BlockResult], dict[int, server.Step]]:
-    """Do a round in which the clients of ``cohort`` train the models that they have chosen; ``state`` is changed.
+    """Do a round in which the clients of ``cohort`` train the models that they have chosen;
+    ``state`` is changed.
 
-    The server has drawn for each model its ``noise`` (`server.draw_noise`), and the generator of the order of ``visiting``, if
-    rho is aligned by it. The blocks' results are returned, and the steps of the models that were updated.
+    The server has drawn for each model its ``noise`` (`server.draw_noise`), and the generator of
+    the order of ``visiting``, if rho is aligned by it. The blocks' results are returned, and the
+    steps of the models that were updated.
     """
     results = clients.train(state.models, assign(clients.blocks, state, cohort))
     record(run, state, results, visiting)
@@ -160,8 +184,12 @@ def advance(
     return results, steps
 
 
-def assign(blocks: Sequence[Sequence[int] | Ints], state: RoundState, cohort: Ints) -> list[Assignment]:
-    """Return what each block is sent besides the models; blocks of which nobody takes part are left out."""
+def assign(
+    blocks: Sequence[Sequence[int] | Ints], state: RoundState, cohort: Ints
+) -> list[Assignment]:
+    """Return what each block is sent besides the models; blocks of which nobody takes part are
+    left out.
+    """
     present = np.zeros(len(state.assignment), bool)
     present[cohort] = True
     assigned = []
@@ -170,7 +198,9 @@ def assign(blocks: Sequence[Sequence[int] | Ints], state: RoundState, cohort: In
             statistics = {name: values[clients] for name, values in state.statistics.items()}
             optimizers = {name: values[clients] for name, values in state.optimizer_states.items()}
             chosen = state.assignment[clients]
-            assigned.append(Assignment(tuple(clients.tolist()), chosen, state.round, statistics, optimizers))
+            assigned.append(
+                Assignment(tuple(clients.tolist()), chosen, state.round, statistics, optimizers)
+            )
     return assigned
 
 
@@ -184,9 +214,11 @@ def train_block(
     observe: Callable[[TrainedBlock], Mapping[str, Any]] | None = None,
     sending: Sending = EVERYTHING,
 ) -> BlockResult:
-    """Train a block of clients, measure the result, and sum the updates up; a pure function, wherever it is called.
+    """Train a block of clients, measure the result, and sum the updates up; a pure function,
+    wherever it is called.
 
-    ``observe`` returns what attacks record of what the server receives, by attack; ``sending`` is what clients send.
+    ``observe`` returns what attacks record of what the server receives, by attack; ``sending`` is
+    what clients send.
     """
     from algorithms.engine import block
 
@@ -197,35 +229,52 @@ def train_block(
         measured = run, data, network, clients, trained, fixed
         names = "lambda_max", "hessian_trace", "hessian_trace_error"
         statistics |= zip(names, block.measure_curvatures(*measured)[:, 0].T, strict=True)
-        if server.reliability_due(run, assigned.round):  # nothing depends on the halves but how well rho is known
+        if server.reliability_due(
+            run, assigned.round
+        ):  # nothing depends on the halves but how well rho is known
             halves = block.measure_curvatures(*measured, parts=2)[..., :2]
     sent = block.silence(trained, assigned, models, sending.silent) if sending.silent else trained
     noisy = np.broadcast_to(sending.noisy, data.clients)[list(clients)]
     sent = block.protect(run, sent, assigned, models, of_round, noisy)
     observed = observe(sent) if observe else {}
-    parts = block.sum_updates(run, sent, clients, models, assigned.chosen, data.sizes[list(clients)])
+    parts = block.sum_updates(
+        run, sent, clients, models, assigned.chosen, data.sizes[list(clients)]
+    )
     statistics |= {"train_loss": trained.loss}
-    return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)
+    return BlockResult(
+        np.array(clients), parts, statistics, observed, trained.optimizer_states, halves
+    )
 
 
 def record(
-    run: Run, state: RoundState, results: Sequence[BlockResult], visiting: Sequence[np.random.Generator]
+    run: Run,
+    state: RoundState,
+    results: Sequence[BlockResult],
+    visiting: Sequence[np.random.Generator],
 ) -> None:
-    """Record what the blocks sent besides their sums: client statistics, the ranks that follow, states of optimizers."""
+    """Record what the blocks sent besides their sums: client statistics, the ranks that follow,
+    states of optimizers.
+    """
     clients = len(state.assignment)
     if results:
         cohort = np.concatenate([result.clients for result in results])
         for group in "statistics", "optimizer_states":
             each = [getattr(result, group) for result in results]
             joined = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-            server.keep(getattr(state, group), clients, cohort, joined)  # once, because it copies what all clients keep
-        state.statistics |= server.rank_clients(run, state.statistics, cohort, state.assignment, visiting)
+            server.keep(
+                getattr(state, group), clients, cohort, joined
+            )  # once, because it copies what all clients keep
+        state.statistics |= server.rank_clients(
+            run, state.statistics, cohort, state.assignment, visiting
+        )
 
 
 def gather(
     run: Run, layout: Layout, state: RoundState, results: Sequence[BlockResult]
 ) -> Iterator[tuple[int, ClientUpdates]]:
-    """Join the blocks' sums, model by model; one without clients is left out, unless the privacy component must hide that."""
+    """Join the blocks' sums, model by model; one without clients is left out, unless the privacy
+    component must hide that.
+    """
     for j, model in enumerate(state.models):
         if parts := [result.parts[j] for result in results if j in result.parts]:
             yield j, messages.gather(parts, layout, state.statistics)
@@ -240,7 +289,9 @@ def step(
     noise: Sequence[Normals | None],
     fork: Fork | None = None,
 ) -> dict[int, server.Step]:
-    """Update every model for which something was received, and record the weights that its clients had."""
+    """Update every model for which something was received, and record the weights that its
+    clients had.
+    """
     steps, weights = dict[int, server.Step](), np.zeros(len(state.assignment))
     for j, received in gathered:
         if fork is not None:
@@ -252,8 +303,12 @@ def step(
     return steps
 
 
-def compare_curvatures(run: Run, state: RoundState, results: Sequence[BlockResult]) -> dict[int, Metrics]:
-    """Return how well the curvatures of a round were measured, by model (`ranking.agreement`); nothing depends on it."""
+def compare_curvatures(
+    run: Run, state: RoundState, results: Sequence[BlockResult]
+) -> dict[int, Metrics]:
+    """Return how well the curvatures of a round were measured, by model (`ranking.agreement`);
+    nothing depends on it.
+    """
     if not (results and run.measures_curvature):
         return {}
     halves, compared = dict[str, NDArray[Any]](), dict[int, Metrics]()

@@ -1,10 +1,12 @@
-"""How a client moves a model: whether an aggregation is the mean that its ``SENSITIVITY`` says, on which an epsilon rests.
+"""How a client moves a model: whether an aggregation is the mean that its ``SENSITIVITY`` says,
+on which an epsilon rests.
 
     x_{t+1} = sum_i w_i u_i + f(theta_1, ..., theta_t)          u_i: a clipped update; theta: what was sent, with any noise
 
-A client that sends another update moves the new model by w_i times the difference, and leaves the server's state, of which
-later models are made, as it was. It may not move the model by less either: in poisson rounds, ``privacy: global_dp`` takes
-the mean out of the new model and puts the sum over another divisor in.
+A client that sends another update moves the new model by w_i times the difference, and leaves the
+server's state, of which later models are made, as it was. It may not move the model by less either:
+in poisson rounds, ``privacy: global_dp`` takes the mean out of the new model and puts the sum over
+another divisor in.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ STEPS = 16  # of float32 at the largest parameter, by which rounding may move a 
 
 
 def received_updates(updates: np.ndarray, weights: np.ndarray, scales: np.ndarray) -> ClientUpdates:
-    """Return what three clients sent, ``updates`` [3, 6] that ``scales`` [3] clip; ``weights`` [3] add up to one."""
+    """Return what three clients sent, ``updates`` [3, 6] that ``scales`` [3] clip; ``weights``
+    [3] add up to one.
+    """
     return ClientUpdates(
         clients=np.arange(3),
         weights=weights,
@@ -36,9 +40,11 @@ def received_updates(updates: np.ndarray, weights: np.ndarray, scales: np.ndarra
 
 
 def unlike_a_mean(run: Run) -> str:
-    """Return how a client moves the model, or the server's state, otherwise than a mean; an empty string if it does not.
+    """Return how a client moves the model, or the server's state, otherwise than a mean; an
+    empty string if it does not.
 
-    In each of three rounds, another of three clients sends its update, then the opposite in its place, and then zero.
+    In each of three rounds, another of three clients sends its update, then the opposite in its
+    place, and then zero.
     """
     rng, weights = np.random.default_rng(0), server.weigh(run, np.array([10, 20, 30]))
     if run.aggregation.module.equal_weights(run.aggregation.config) and np.ptp(weights) > 0:
@@ -47,21 +53,35 @@ def unlike_a_mean(run: Run) -> str:
     model = Weights(rng.normal(size=6).astype(np.float32), np.zeros(0, np.float32))
     state = server.begin(run, model)
     for client in range(3):
-        updates, steps = rng.normal(scale=10.0 ** (client - 1), size=(3, 6)).astype(np.float32), list[server.Step]()
+        updates, steps = (
+            rng.normal(scale=10.0 ** (client - 1), size=(3, 6)).astype(np.float32),
+            list[server.Step](),
+        )
         for factor in (1, -1, 0):
             sent = updates.copy()
             sent[client] *= factor
-            received = received_updates(sent, weights, np.full(3, 0.5))  # clipped to half their lengths
+            received = received_updates(
+                sent, weights, np.full(3, 0.5)
+            )  # clipped to half their lengths
             steps.append(server.step(run, state, model, received, server.no_noise(run, 6)))
             first, last = steps[0], steps[-1]
             moved = last.model.params.astype(np.float64) - first.model.params
             due = weights[client] * 0.5 * (factor - 1) * updates[client].astype(np.float64)
             rounding = STEPS * np.spacing(np.abs([first.model.params, last.model.params]).max())
             if not np.linalg.norm(moved - due) <= rounding:
-                lengths = f"{np.linalg.norm(due):.3g} moves the model by {np.linalg.norm(moved):.3g}"
+                lengths = (
+                    f"{np.linalg.norm(due):.3g} moves the model by {np.linalg.norm(moved):.3g}"
+                )
                 return f"a client that moves the mean update by {lengths}; both must move alike"
-            if differing := [key for key in first.state if first.state[key].tobytes() != last.state[key].tobytes()]:
-                return f"the server's state {differing[0]} depends on updates and not only on the models that were sent"
+            if differing := [
+                key
+                for key in first.state
+                if first.state[key].tobytes() != last.state[key].tobytes()
+            ]:
+                return (
+                    f"the server's state {differing[0]} depends on updates and not only on the "
+                    "models that were sent"
+                )
         released = steps[0].model.params + rng.normal(size=6).astype(np.float32)
         state, model = steps[0].state, Weights(released, model.buffers)
     return ""

@@ -1,1 +1,3 @@
-"""Metrics of a federation other than attacks: classification, clustering, group fairness and violations."""
+"""Metrics of a federation other than attacks: classification, clustering, group fairness and
+violations.
+"""

@@ -9,9 +9,11 @@ from datasets.federation import Federation
 
 
 def are_probabilities(outputs: Floats) -> bool:
-    """Return whether outputs [n, classes] are those of a softmax: positive, and adding up to one for every example.
+    """Return whether outputs [n, classes] are those of a softmax: positive, and adding up to one
+    for every example.
 
-    Logits that happen to are no likelier than any other numbers, of which one in infinitely many does.
+    Logits that happen to are no likelier than any other numbers, of which one in infinitely many
+    does.
 
     >>> are_probabilities(np.float32([[0.2, 0.8], [0.5, 0.5]])), are_probabilities(np.float32([[0.2, 0.7], [0.5, 0.5]]))
     (True, False)
@@ -22,15 +24,23 @@ def are_probabilities(outputs: Floats) -> bool:
 def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[float, float]:
     """Compute the unweighted means over classes of F1 and of precision.
 
-    A class that is never predicted has precision 0; one that neither occurs nor is predicted is left out.
+    A class that is never predicted has precision 0; one that neither occurs nor is predicted is
+    left out.
 
     >>> macro_f1_precision(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), 3)
     (0.7333333333333334, 0.75)
 
-    ``predicted`` and ``labels`` [n] are classes from 0 to ``classes`` - 1; both results are fractions.
+    ``predicted`` and ``labels`` [n] are classes from 0 to ``classes`` - 1; both results are
+    fractions.
     """
-    confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    predictions, occurrences, hits = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal()
+    confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(
+        classes, classes
+    )
+    predictions, occurrences, hits = (
+        confusion.sum(axis=0),
+        confusion.sum(axis=1),
+        confusion.diagonal(),
+    )
     present = predictions + occurrences > 0
     f1 = 2 * hits[present] / (predictions + occurrences)[present]
     precision = hits[present] / np.maximum(predictions[present], 1)
@@ -44,11 +54,13 @@ def cross_entropies(logits: Floats, y: Ints) -> Doubles:
 
 
 def validation(outputs: Floats, data: Federation, assignment: Ints) -> dict[str, float]:
-    """Return accuracy and mean loss (nats) on validation examples, each under the model that its owner uses.
+    """Return accuracy and mean loss (nats) on validation examples, each under the model that its
+    owner uses.
 
-    ``outputs`` [models, v, classes] are the logits, ``assignment`` [clients] the models that clients use. Every group
-    of clients counts by its number of clients, as in ``accuracy``. An example of nobody is judged under the model that
-    most clients use; if all examples are nobody's, the metrics are plain means.
+    ``outputs`` [models, v, classes] are the logits, ``assignment`` [clients] the models that
+    clients use. Every group of clients counts by its number of clients, as in ``accuracy``. An
+    example of nobody is judged under the model that most clients use; if all examples are nobody's,
+    the metrics are plain means.
     """
     owner, y = data.validation_owner, data.validation.y
     used = np.where(owner < 0, np.bincount(assignment).argmax(), assignment[owner])

@@ -1,4 +1,6 @@
-"""The metrics that every run measures in its rounds, whatever its components: accuracy, risk of groups, clusters, fairness."""
+"""The metrics that every run measures in its rounds, whatever its components: accuracy, risk of
+groups, clusters, fairness.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from algorithms.core.metric import (
     rate,
 )
 
-# Which accuracies are shown depends on the sweep: by group, on the clients' and the server's test data, or overall.
+# Which accuracies are shown depends on the sweep: by group, on the clients' and the server's test
+# data, or overall.
 OVERALL: Rank = {"sources": 0, "plain": 0}
 PROTECTED: Rank = {"protected": 1}
 SECONDS: Rank = {"groups": 5, "plain": 5, "sources": MINOR, "protected": MINOR}
@@ -37,7 +40,9 @@ protected = partial(accuracy, live=PROTECTED, final="accuracy")
 loss = partial(magnitude, family=ACCURACY, direction="lower", unit="nats", by_model=False)
 membership = partial(rate, family=MEMBERSHIP, direction="lower", chance=0.5, by_model=False)
 on_models = partial(membership, reading=ON_MODELS, final="risk_of_models", by_model=True)
-violations = partial(magnitude, family=MEMBERSHIP, direction="lower", unit="clients", digits=1, by_model=False)
+violations = partial(
+    magnitude, family=MEMBERSHIP, direction="lower", unit="clients", digits=1, by_model=False
+)
 clients = partial(magnitude, family=CLUSTERING, unit="clients", digits=1)
 rho = partial(Metric, family=CURVATURE, direction="higher", unit="", chance=0.0, limits=(-1.0, 1.0))
 fairness = partial(rate, family=FAIRNESS, direction="lower", final="fairness", by_model=False)
@@ -80,7 +85,12 @@ ROUND_METRICS = (
         final="accuracy_by_group",
     ),
     # What `tune` selects by; reported beside the accuracy that it must not see.
-    accuracy("validation_accuracy", label="validation accuracy", live=5, table=Column(5, "accuracy\nvalidation")),
+    accuracy(
+        "validation_accuracy",
+        label="validation accuracy",
+        live=5,
+        table=Column(5, "accuracy\nvalidation"),
+    ),
     loss("validation_loss", label="validation loss"),
     accuracy("train_accuracy", label="training accuracy"),
     accuracy("train_accuracy_last5_mean", label="training accuracy, last five rounds"),
@@ -113,7 +123,8 @@ ROUND_METRICS = (
         "risk",
         label="attack accuracy",
         clients=PerClient(
-            "Membership inference on each client's examples, under the model that it uses", worst="risk_worst_client"
+            "Membership inference on each client's examples, under the model that it uses",
+            worst="risk_worst_client",
         ),
     ),
     membership(
@@ -131,7 +142,8 @@ ROUND_METRICS = (
         live=1,
         table=Column(1, "risk\nminority"),
         risk=Risk(
-            "Membership inference tells the minority clients' training examples from others with accuracy",
+            "Membership inference tells the minority clients' training examples from others "
+            "with accuracy",
             12,
             ATTACKED,
             ("accuracy_minority",),
@@ -151,7 +163,9 @@ ROUND_METRICS = (
         chance="mia_accuracy_null",
         reading="",
         risk=Risk(
-            "Membership inference tells training examples of a model, in the mean over models, with accuracy", None
+            "Membership inference tells training examples of a model, in the mean over "
+            "models, with accuracy",
+            None,
         ),
     ),
     on_models(
@@ -193,7 +207,11 @@ ROUND_METRICS = (
         label="MIA accuracy, global model",
         chance="mia_accuracy_global_null",
         reading="",
-        risk=Risk("Membership inference on the global model tells training examples with accuracy", 15, ATTACKED),
+        risk=Risk(
+            "Membership inference on the global model tells training examples with accuracy",
+            15,
+            ATTACKED,
+        ),
     ),
     violations(
         "violations",
@@ -206,20 +224,30 @@ ROUND_METRICS = (
     violations(
         "violations_majority",
         label="violations, majority",
-        table=Column(5, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",)),
+        table=Column(
+            5, "violations\nmaj. + min.", 1, interval=False, also=("violations_minority",)
+        ),
         final="violations",
     ),
     violations("violations_minority", label="violations, minority", final="violations"),
     violations("violations_last_half", label="violations, mean of the last half"),
-    membership("movers_risk", label="risk of those who moved, model they use", chance="movers_risk_null"),
-    membership("movers_risk_left", label="risk of those who moved, model they left", chance="movers_risk_left_null"),
+    membership(
+        "movers_risk", label="risk of those who moved, model they use", chance="movers_risk_null"
+    ),
+    membership(
+        "movers_risk_left",
+        label="risk of those who moved, model they left",
+        chance="movers_risk_left_null",
+    ),
     clients("migrated", label="moved", live=4),
     clients(
         "moved_majority",
         label="moved, majority",
         table=Column(3, "moved\nmaj. + min.", 1, interval=False, also=("moved_minority",)),
-        reading="moved: clients that use another model than the one that they preferred by loss alone when risk began to "
-        "count; under IFCA it is their losses that have changed",
+        reading=(
+            "moved: clients that use another model than the one that they preferred by loss alone "
+            "when risk began to count; under IFCA it is their losses that have changed"
+        ),
     ),
     clients("moved_minority", label="moved, minority"),
     rate("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),
@@ -230,8 +258,10 @@ ROUND_METRICS = (
     rho(
         "rho_spearman",
         label="rank correlation of eigenvalue and trace",
-        reading="the top eigenvalue and the trace of the Hessian, of which rho is made, rank the clients alike with a "
-        "correlation (Spearman) of {rho_spearman}; 1 is the same order",
+        reading=(
+            "the top eigenvalue and the trace of the Hessian, of which rho is made, rank the "
+            "clients alike with a correlation (Spearman) of {rho_spearman}; 1 is the same order"
+        ),
     ),
     rho("rho_spearman_all", label="the same over all rounds together"),
     rho("rho_halves", label="rank correlation of rho from two halves"),
@@ -239,8 +269,11 @@ ROUND_METRICS = (
         "rho_reliability",
         label="reliability of rho (Spearman-Brown)",
         table=Column(LATER, "rho\nreliability", 2, interval=False),
-        reading="rho of one half of each client's examples and rho of the other half rank the clients alike with a "
-        "correlation (Spearman) of {rho_halves}, which makes {rho_reliability} for rho of all examples (Spearman, Brown)",
+        reading=(
+            "rho of one half of each client's examples and rho of the other half rank the clients "
+            "alike with a correlation (Spearman) of {rho_halves}, which makes {rho_reliability} "
+            "for rho of all examples (Spearman, Brown)"
+        ),
     ),
     fairness("demographic_parity", label="demographic parity", chance="demographic_parity_null"),
     fairness("equal_opportunity", label="equal opportunity", chance="equal_opportunity_null"),

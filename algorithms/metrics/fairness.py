@@ -1,4 +1,7 @@
-"""Group fairness: how differently two groups of clients are classified. Undefined values are NaN."""
+"""Group fairness: how differently two groups of clients are classified.
+
+Undefined values are NaN.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ Counts = Ints | Doubles
 
 
 def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> dict[str, float]:
-    """Compute demographic parity, equal opportunity and equalized odds over many classes, between two groups of examples.
+    """Compute demographic parity, equal opportunity and equalized odds over many classes,
+    between two groups of examples.
 
     With d the rate in the privileged group minus that in the other, one class c against the rest:
 
@@ -18,19 +22,22 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
         equal_opportunity  = mean_c |d P(Yhat = c | Y = c)|
         equalized_odds     = mean_c (|d P(Yhat = c | Y = c)| + |d P(Yhat = c | Y != c)|) / 2
 
-    0 is fair. The latter two have the same without absolute values, with names that end in ``_signed`` (of demographic
-    parity it would be 0: the shares of all classes add up to 1), and leave out classes of which one group has no example;
-    all are NaN if a group is empty. The comparison is meaningful only if both groups' examples have the same distribution
-    of labels.
+    0 is fair. The latter two have the same without absolute values, with names that end in
+    ``_signed`` (of demographic parity it would be 0: the shares of all classes add up to 1), and
+    leave out classes of which one group has no example; all are NaN if a group is empty. The
+    comparison is meaningful only if both groups' examples have the same distribution of labels.
 
     Args:
-        predicted: [n] classes predicted for test examples, 0 to classes - 1, each by the model that its client uses.
+        predicted: [n] classes predicted for test examples, 0 to classes - 1, each by the model that
+            its client uses.
         labels: [n] true classes, 0 to classes - 1.
         privileged: [n] whether an example belongs to the privileged group.
         classes: number of classes.
     """
     cell = labels * classes + predicted
-    everyone, ours = (np.bincount(cell[chosen], minlength=classes**2) for chosen in (slice(None), privileged))
+    everyone, ours = (
+        np.bincount(cell[chosen], minlength=classes**2) for chosen in (slice(None), privileged)
+    )
     cells = np.flatnonzero(everyone)
     share, true, false = _gaps(ours[cells], everyone[cells], cells, classes)
     return {
@@ -51,14 +58,17 @@ def fairness_null(
     rng: np.random.Generator,
     draws: int = 200,
 ) -> dict[str, float]:
-    """Compute the absolute metrics of `fairness` that sampling alone would give if the group did not matter.
+    """Compute the absolute metrics of `fairness` that sampling alone would give if the group did
+    not matter.
 
-    Absolute differences of rates are positive even if both groups are treated alike, the more so the fewer examples
-    there are of a class. This is their mean over random permutations of the clients' groups: clients are exchanged, and not
-    examples, as those of one client (``owner`` [n]) are alike. The names end in ``_null``; NaN where a metric is undefined
-    in every permutation.
+    Absolute differences of rates are positive even if both groups are treated alike, the more so
+    the fewer examples there are of a class. This is their mean over random permutations of the
+    clients' groups: clients are exchanged, and not examples, as those of one client (``owner`` [n])
+    are alike. The names end in ``_null``; NaN where a metric is undefined in every permutation.
     """
-    (clients, of), (cells, at) = (np.unique(x, return_inverse=True) for x in (owner, labels * classes + predicted))
+    (clients, of), (cells, at) = (
+        np.unique(x, return_inverse=True) for x in (owner, labels * classes + predicted)
+    )
     counts = np.zeros((len(clients), len(cells)))  # doubles, see `_rates`
     np.add.at(counts, (of, at), 1)
     group = np.zeros(len(clients))
@@ -73,11 +83,15 @@ def fairness_null(
     return {name: float(_mean(_mean(values))) for name, values in gaps.items()}
 
 
-def _gaps(ours: Counts, everyone: Counts, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Compute by how much the privileged group's rates [..., classes] of each class exceed the other group's.
+def _gaps(
+    ours: Counts, everyone: Counts, cells: Ints, classes: int
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Compute by how much the privileged group's rates [..., classes] of each class exceed the
+    other group's.
 
-    The rates are shares of predictions, true and false positive rates, NaN where undefined. ``ours`` [..., cells] and
-    ``everyone`` [cells] count examples of each label and prediction; ``cells`` is label times ``classes`` plus prediction.
+    The rates are shares of predictions, true and false positive rates, NaN where undefined.
+    ``ours`` [..., cells] and ``everyone`` [cells] count examples of each label and prediction;
+    ``cells`` is label times ``classes`` plus prediction.
     """
     group, other = _rates(ours, cells, classes), _rates(everyone - ours, cells, classes)
     share, true, false = (a - b for a, b in zip(group, other, strict=True))
@@ -85,12 +99,28 @@ def _gaps(ours: Counts, everyone: Counts, cells: Ints, classes: int) -> tuple[Do
 
 
 def _rates(counts: Counts, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Compute each class's share of predictions and true and false positive rates [..., classes], NaN where undefined."""
-    each = np.eye(classes)  # as doubles, which are exact here and which numpy multiplies much faster than integers
-    numbers, of_label, of_guess = counts.astype(np.float64), each[cells // classes], each[cells % classes]
-    predictions, positives, hits = numbers @ of_guess, numbers @ of_label, numbers @ (of_guess * of_label)
+    """Compute each class's share of predictions and true and false positive rates [...,
+    classes], NaN where undefined.
+    """
+    each = np.eye(
+        classes
+    )  # as doubles, which are exact here and which numpy multiplies much faster than integers
+    numbers, of_label, of_guess = (
+        counts.astype(np.float64),
+        each[cells // classes],
+        each[cells % classes],
+    )
+    predictions, positives, hits = (
+        numbers @ of_guess,
+        numbers @ of_label,
+        numbers @ (of_guess * of_label),
+    )
     examples = numbers.sum(axis=-1, keepdims=True)
-    return _ratio(predictions, examples), _ratio(hits, positives), _ratio(predictions - hits, examples - positives)
+    return (
+        _ratio(predictions, examples),
+        _ratio(hits, positives),
+        _ratio(predictions - hits, examples - positives),
+    )
 
 
 def _ratio(part: Doubles, whole: Doubles) -> Doubles:

@@ -1,12 +1,13 @@
-"""The front of points of which no other one is better in every coordinate: dominance, how sure it is, and its size.
+"""The front of points of which no other one is better in every coordinate: dominance, how sure
+it is, and its size.
 
-The means of several settings are uncertain together. With X [n, values] the centered values of the n repetitions that all
-settings have, they are drawn as
+The means of several settings are uncertain together. With X [n, values] the centered values of the
+n repetitions that all settings have, they are drawn as
 
     m* = m + sqrt((n - 1) / v) X' z / sqrt(n (n - 1)),      z ~ N(0, 1)^n,  v ~ chi^2(n - 1).
 
-What settings have in common in a repetition stays in common, as in a paired test, and each mean alone has Student's t
-interval. (A bootstrap of five repetitions is narrower than that.)
+What settings have in common in a repetition stays in common, as in a paired test, and each mean
+alone has Student's t interval. (A bootstrap of five repetitions is narrower than that.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from algorithms.core.messages import Bools, Doubles
 
 
 def draw_means(points: Doubles, draws: int, rng: np.random.Generator) -> Doubles:
-    """Draw the means of ``points`` [n, settings, objectives] together, as the module says: [draws, settings, objectives]."""
+    """Draw the means of ``points`` [n, settings, objectives] together, as the module says:
+    [draws, settings, objectives].
+    """
     n, mean = len(points), points.mean(axis=0)
     scale = np.sqrt((n - 1) / rng.chisquare(n - 1, draws) / (n * (n - 1)))
     normals = rng.standard_normal((draws, n))
@@ -25,7 +28,8 @@ def draw_means(points: Doubles, draws: int, rng: np.random.Generator) -> Doubles
 
 
 def undominated(points: Doubles) -> Bools:
-    """Return which of ``points`` [..., settings, objectives] no other one of its draw dominates; higher is better.
+    """Return which of ``points`` [..., settings, objectives] no other one of its draw dominates;
+    higher is better.
 
     >>> import numpy as np
     >>> undominated(np.array([[1.0, 3], [2, 2], [3, 1], [1, 2], [3, 1]])).tolist()  # equal points dominate neither
@@ -39,7 +43,8 @@ def undominated(points: Doubles) -> Bools:
 
 
 def hypervolume(points: Doubles) -> Doubles:
-    """The area between the origin and ``points`` [..., settings, 2], of which both coordinates are better if higher: [...].
+    """The area between the origin and ``points`` [..., settings, 2], of which both coordinates
+    are better if higher: [...].
 
     >>> import numpy as np
     >>> front = 4 - np.array([[1.0, 3], [2, 2], [3, 1]])  # to be small in both, with the reference (4, 4)

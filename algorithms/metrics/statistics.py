@@ -1,11 +1,14 @@
-"""Means, confidence intervals, paired tests and Holm's correction: the one rule for tables, figures and comparisons.
+"""Means, confidence intervals, paired tests and Holm's correction: the one rule for tables,
+figures and comparisons.
 
-From three values on, the mean is shown with its 95 % interval. Below three there is no interval, and the values
-themselves are shown: with two values, Student's t is 12.7, and the interval would say more about this than about the
-values. An interval ends where values end, as a metric declares: a rate lies between 0 and 1, a count is not negative.
+From three values on, the mean is shown with its 95 % interval. Below three there is no interval,
+and the values themselves are shown: with two values, Student's t is 12.7, and the interval would
+say more about this than about the values. An interval ends where values end, as a metric declares:
+a rate lies between 0 and 1, a count is not negative.
 
-A partition of the data is hard or easy for every method. In the difference of two methods on the same partition, with the
-same seed, this common part cancels, so that its interval is much narrower than those of the two means suggest.
+A partition of the data is hard or easy for every method. In the difference of two methods on the
+same partition, with the same seed, this common part cancels, so that its interval is much narrower
+than those of the two means suggest.
 """
 
 from __future__ import annotations
@@ -38,8 +41,9 @@ class Estimate:
         values: the values themselves, which are shown if there are too few for an interval.
         lowest: the smallest possible value, at which the interval ends.
         highest: the largest possible value.
-        bound: "upper" if the values are guarantees, bounds that are proved: the largest holds for all runs, they are no
-            sample of anything and have no interval. "lower" if they are rounded down.
+        bound: "upper" if the values are guarantees, bounds that are proved: the largest holds for
+            all runs, they are no sample of anything and have no interval. "lower" if they are
+            rounded down.
     """
 
     mean: float
@@ -61,7 +65,9 @@ class Estimate:
         return min(self.mean + self.half, self.highest)
 
     def text(self, digits: int) -> str:
-        """The mean, such as "0.812"; of claims the smallest and the largest value, rounded up. NaN gives an empty text.
+        """The mean, such as "0.812"; of claims the smallest and the largest value, rounded up.
+
+        NaN gives an empty text.
 
         >>> claims([18.76, 18.76, 22.51]).text(1)
         '18.8 to 22.6'
@@ -81,17 +87,24 @@ class Estimate:
         """
         if self.bound != "upper" and self.n < FEWEST:
             return ", ".join(number(value, digits, self.bound) for value in self.values), ""
-        mean, ends = self.text(digits), f"({number(self.low, digits)} to {number(self.high, digits)})"
+        mean, ends = (
+            self.text(digits),
+            f"({number(self.low, digits)} to {number(self.high, digits)})",
+        )
         if math.isnan(self.half):
             return mean, ""
-        symmetric = math.isclose(self.high - self.mean, self.mean - self.low, rel_tol=1e-9, abs_tol=1e-12)
+        symmetric = math.isclose(
+            self.high - self.mean, self.mean - self.low, rel_tol=1e-9, abs_tol=1e-12
+        )
         return mean, f"± {number(self.high - self.mean, digits)}" if symmetric else ends
 
 
 def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
-    """The mean and Student's t interval of independent values: ``half = t(0.975, n - 1) * s / sqrt(n)``.
+    """The mean and Student's t interval of independent values: ``half = t(0.975, n - 1) * s /
+    sqrt(n)``.
 
-    ``s`` is the sample standard deviation. Fewer than three values have no interval; equal values have one of width 0.
+    ``s`` is the sample standard deviation. Fewer than three values have no interval; equal values
+    have one of width 0.
 
     The limits, the smallest and the largest possible value, are ignored if a value lies outside.
 
@@ -112,7 +125,9 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
 
 
 def claims(values: Sequence[float]) -> Estimate:
-    """Guarantees of several runs: an estimate without an interval, whose texts are the smallest and the largest value."""
+    """Guarantees of several runs: an estimate without an interval, whose texts are the smallest
+    and the largest value.
+    """
     return replace(estimate(values), half=NAN, bound="upper")
 
 
@@ -136,8 +151,8 @@ def quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
 def number(value: float, digits: int, bound: Bound = None) -> str:
     """A number as text; NaN gives an empty text, and -0.0 is 0.0.
 
-    Bounds are rounded to the side on which they hold. An upper bound keeps two significant digits, so that a small one is
-    not printed as many times what was proved.
+    Bounds are rounded to the side on which they hold. An upper bound keeps two significant digits,
+    so that a small one is not printed as many times what was proved.
 
     >>> number(3.035, 1), number(3.035, 1, "upper"), number(0.926, 1, "upper"), number(0.3, 1, "upper")
     ('3.0', '3.1', '0.93', '0.3')
@@ -150,7 +165,10 @@ def number(value: float, digits: int, bound: Bound = None) -> str:
         return str(value).replace("inf", "∞")
     if bound is None:
         return f"{round(value, digits) + 0.0:.{digits}f}"
-    exact, rounding = Decimal(repr(float(value))), ROUND_CEILING if bound == "upper" else ROUND_FLOOR
+    exact, rounding = (
+        Decimal(repr(float(value))),
+        ROUND_CEILING if bound == "upper" else ROUND_FLOOR,
+    )
     decimal = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
     if bound == "upper" and decimal != exact:
         digits = max(digits, 1 - exact.adjusted())
@@ -173,10 +191,13 @@ ROUNDING = 1e-12  # smaller differences come from adding in another order
 
 
 def paired_test(differences: Sequence[float]) -> float:
-    """The two-sided p value of the paired t test, which agrees with the t interval: p < 0.05 if it excludes 0.
+    """The two-sided p value of the paired t test, which agrees with the t interval: p < 0.05 if
+    it excludes 0.
 
-    An exact test by signs is of no use here: with five pairs, its smallest p value is 0.0625. It is used only for equal
-    differences, to which the t test does not apply: p = 2 / 2^n, or 1 if all of them are 0. Fewer than three have none, NaN.
+    An exact test by signs is of no use here: with five pairs, its smallest p value is 0.0625. It is
+    used only for equal
+    differences, to which the t test does not apply: p = 2 / 2^n, or 1 if all of them are 0. Fewer
+    than three have none, NaN.
 
     >>> round(paired_test([1.0, 2.0, 3.0]), 4)  # t = 2 / (1 / sqrt(3)) = 3.4641 with 2 degrees of freedom
     0.0742
@@ -197,13 +218,15 @@ def paired_test(differences: Sequence[float]) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p values (1979): below 0.05, a comparison is significant in the whole family.
 
-    The smallest of m values is multiplied by m, the next by m - 1, and so on; none is smaller than one before it. NaN
-    values stay and do not count.
+    The smallest of m values is multiplied by m, the next by m - 1, and so on; none is smaller than
+    one before it. NaN values stay and do not count.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03, 0.005])]
     [0.03, 0.06, 0.06, 0.02]
     """
-    order = sorted((at for at, p in enumerate(p_values) if not math.isnan(p)), key=lambda at: p_values[at])
+    order = sorted(
+        (at for at, p in enumerate(p_values) if not math.isnan(p)), key=lambda at: p_values[at]
+    )
     adjusted, reached = [NAN] * len(p_values), 0.0
     for rank, at in enumerate(order):
         reached = max(reached, min(1.0, (len(order) - rank) * p_values[at]))
@@ -212,7 +235,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def least_significant(pairs: int, tests: int = 1) -> float:
-    """How many times its standard deviation over pairs a mean difference must be for the first test of Holm's to reject.
+    """How many times its standard deviation over pairs a mean difference must be for the first
+    test of Holm's to reject.
 
     >>> [round(least_significant(pairs, tests), 1) for pairs in (3, 10) for tests in (1, 2)]
     [2.5, 3.6, 0.7, 0.8]

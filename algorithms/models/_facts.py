@@ -1,6 +1,8 @@
-"""What a module that somebody else wrote is made of, found by building it before the data are known.
+"""What a module that somebody else wrote is made of, found by building it before the data are
+known.
 
-Where the signature asks for the shape of an example, usual shapes are tried until the module can be built: what it is made
+Where the signature asks for the shape of an example, usual shapes are tried until the module can be
+built: what it is made
 of rarely depends on it. `algorithms.engine.own_model` tries the module again with the true shape.
 """
 
@@ -24,14 +26,17 @@ from datasets.components import remembered
 
 SHAPES = ((3, 32, 32), (1, 28, 28), (16,), (3, 224, 224), (9, 128), (1, 8, 8))
 CLASSES = 7
-MOST_TRIED = 50_000_000  # parameters of a module that is made to be tried; of a larger one, only shapes are looked at
+# parameters of a module that is made to be tried; of a larger one, only shapes are looked at
+MOST_TRIED = 50_000_000
 
 
 @remembered
 def of(path: str, args: str) -> tuple[dict[str, Any], str]:
-    """Return the constants of `ModelContract` for the module that ``path`` builds with ``args``, JSON of a map.
+    """Return the constants of `ModelContract` for the module that ``path`` builds with ``args``,
+    JSON of a map.
 
-    The second value says why many clients cannot train it at once, as a clause after "because"; empty if they can.
+    The second value says why many clients cannot train it at once, as a clause after "because";
+    empty if they can.
 
     Raises:
         Exception: it could not be found or built; nothing is remembered of it.
@@ -57,9 +62,12 @@ def of(path: str, args: str) -> tuple[dict[str, Any], str]:
 
 
 def made(path: str, args: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> Any:
-    """Call what ``path`` names; a module then returns logits if it has them in another form (`algorithms.core.outputs`)."""
+    """Call what ``path`` names; a module then returns logits if it has them in another form
+    (`algorithms.core.outputs`).
+    """
     module = _callables.maker(path, args, shape, classes)()
-    # The other form of torch's own containers can only be a single logit. Without hooks, the curvature knows them.
+    # The other form of torch's own containers can only be a single logit. Without hooks, the
+    # curvature knows them.
     if isinstance(module, nn.Module) and (classes == 2 or type(module) is not nn.Sequential):
         outputs.give_logits(module, classes)
     return module
@@ -74,11 +82,17 @@ def normalizes(module: nn.Module) -> bool:
 def raw_parameters(module: nn.Module) -> tuple[str, ...]:
     """Return the names of the parameters of several dimensions that are no layer's weight."""
     arrays = own_values.trained(module).items()
-    return tuple(name for name, array in arrays if array.dim() > 1 and "weight" not in name.rpartition(".")[2])
+    return tuple(
+        name
+        for name, array in arrays
+        if array.dim() > 1 and "weight" not in name.rpartition(".")[2]
+    )
 
 
 def _built(path: str, args: dict[str, Any]) -> nn.Module:
-    """Build the module for the first shape that it can be built for; without numbers if it is large."""
+    """Build the module for the first shape that it can be built for; without numbers if it is
+    large.
+    """
     shapes = SHAPES if _callables.asks_for_shape(path) else SHAPES[:1]
     for shape in shapes:
         make = partial(made, path, args, shape, CLASSES)
@@ -94,7 +108,9 @@ def _built(path: str, args: dict[str, Any]) -> nn.Module:
 
 def _accepted(module: nn.Module) -> torch.Tensor | None:
     """Return two examples that the module accepts; None if no usual shape fits."""
-    device = next((array.device for array in module.parameters()), torch.device("cpu"))  # meta, if it has no numbers
+    device = next(
+        (array.device for array in module.parameters()), torch.device("cpu")
+    )  # meta, if it has no numbers
     first = [(part.in_features,) for part in module.modules() if isinstance(part, nn.Linear)][:1]
     for shape in (*first, *SHAPES):
         x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(device)
@@ -109,7 +125,9 @@ def _accepted(module: nn.Module) -> torch.Tensor | None:
 
 
 def _draws(module: nn.Module, x: torch.Tensor) -> bool:
-    """Return whether a forward pass in training differs with torch's generator, and with that alone."""
+    """Return whether a forward pass in training differs with torch's generator, and with that
+    alone.
+    """
     returned = []
     with torch.no_grad():
         for seed in (0, 0, 1):
@@ -120,8 +138,13 @@ def _draws(module: nn.Module, x: torch.Tensor) -> bool:
 
 
 def _vmap_failure(module: nn.Module, x: torch.Tensor) -> str:
-    """Return why gradients of two clients cannot be computed at once; an empty string if they can."""
-    arrays = {name: torch.stack([array.detach()] * 2) for name, array in own_values.trained(module).items()}
+    """Return why gradients of two clients cannot be computed at once; an empty string if they
+    can.
+    """
+    arrays = {
+        name: torch.stack([array.detach()] * 2)
+        for name, array in own_values.trained(module).items()
+    }
     y = torch.zeros(len(x), dtype=torch.int64, device=x.device)
 
     def loss(parameters: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Softmax regression, as an example of a callable for `imported`: an ordinary function that returns a torch module."""
+"""Softmax regression, as an example of a callable for `imported`: an ordinary function that
+returns a torch module.
+"""
 
 from __future__ import annotations
 

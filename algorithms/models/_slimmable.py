@@ -1,8 +1,10 @@
-"""Residual networks whose layers can also run at a smaller width, on the first channels of their own weights.
+"""Residual networks whose layers can also run at a smaller width, on the first channels of their
+own weights.
 
-Slimmable layers are by Yu et al. (2019). A narrow pass uses slices of the full weights, so the weights may be views
-into a vector, and gradients accumulate in place. Normalization keeps running statistics for the full width only; a
-narrow pass uses the statistics of its batch (as FedAlign does, Mendieta et al. 2022).
+Slimmable layers are by Yu et al. (2019). A narrow pass uses slices of the full weights, so the
+weights may be views into a vector, and gradients accumulate in place. Normalization keeps running
+statistics for the full width only; a narrow pass uses the statistics of its batch (as FedAlign
+does, Mendieta et al. 2022).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Conv(nn.Conv2d):
         super().__init__(inside, outside, kernel, stride, padding=kernel // 2, bias=False)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """Map [n, c, h, w] to the first ``width`` of the output channels; c may be below the full number of input channels."""
+        """Map [n, c, h, w] to the first ``width`` of the output channels; c may be below the
+        full number of input channels.
+        """
         if width == FULL:
             return super().forward(x)
         weight = self.weight[: channels_at(width, self.out_channels), : x.shape[1]]
@@ -39,18 +43,25 @@ class Conv(nn.Conv2d):
 
 
 class Norm(nn.BatchNorm2d):
-    """Batch normalization that, below full width, uses the batch's own statistics and stores none of them."""
+    """Batch normalization that, below full width, uses the batch's own statistics and stores
+    none of them.
+    """
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
-        """Normalize [n, c, h, w], where c is the number of channels at this ``width``; the shape stays the same."""
+        """Normalize [n, c, h, w], where c is the number of channels at this ``width``; the shape
+        stays the same.
+        """
         if width == FULL:
             return super().forward(x)
         channels = x.shape[1]
-        return batch_norm(x, None, None, self.weight[:channels], self.bias[:channels], training=True, eps=self.eps)
+        return batch_norm(
+            x, None, None, self.weight[:channels], self.bias[:channels], training=True, eps=self.eps
+        )
 
 
 class Bottleneck(nn.Module):
-    """A residual block of three convolutions: 1x1 to fewer channels, 3x3, and 1x1 to four times the planes.
+    """A residual block of three convolutions: 1x1 to fewer channels, 3x3, and 1x1 to four times
+    the planes.
 
     Where the shape changes, a convolution projects the shortcut.
     """
@@ -77,7 +88,9 @@ class Bottleneck(nn.Module):
 
 
 class Basic(nn.Module):
-    """A residual block of two 3x3 convolutions; where the shape changes, the shortcut drops pixels and adds zero channels."""
+    """A residual block of two 3x3 convolutions; where the shape changes, the shortcut drops
+    pixels and adds zero channels.
+    """
 
     expansion = 1
 
@@ -103,10 +116,17 @@ class Basic(nn.Module):
 
 
 class Stage(nn.Sequential):
-    """A sequence of blocks with the same planes, all run at one width; the first block has the stride."""
+    """A sequence of blocks with the same planes, all run at one width; the first block has the
+    stride.
+    """
 
     def __init__(
-        self, block: type[Bottleneck] | type[Basic], count: int, inside: int, planes: int, stride: int
+        self,
+        block: type[Bottleneck] | type[Basic],
+        count: int,
+        inside: int,
+        planes: int,
+        stride: int,
     ) -> None:
         outside = block.expansion * planes
         rest = (block(outside, planes, 1) for _ in range(count - 1))
@@ -120,9 +140,13 @@ class Stage(nn.Sequential):
 
 
 class ResNet(nn.Module):
-    """A residual network with a stem of 16 channels and stages of 16, 32 and 64 planes (He et al. 2016, section 4.2)."""
+    """A residual network with a stem of 16 channels and stages of 16, 32 and 64 planes (He et
+    al. 2016, section 4.2).
+    """
 
-    def __init__(self, block: type[Bottleneck] | type[Basic], blocks: int, channels: int, classes: int) -> None:
+    def __init__(
+        self, block: type[Bottleneck] | type[Basic], blocks: int, channels: int, classes: int
+    ) -> None:
         super().__init__()
         wide = block.expansion
         self.conv, self.bn, self.relu = Conv(channels, 16, 3), Norm(16), nn.ReLU(inplace=True)
@@ -131,11 +155,15 @@ class ResNet(nn.Module):
         self.stage3 = Stage(block, blocks, wide * 32, 64, 2)
         self.linear = nn.Linear(wide * 64, classes)
 
-    def forward(self, x: Tensor, features: bool = False, narrow: float | None = None) -> Tensor | tuple[Tensor, ...]:
-        """Compute logits [n, classes] of images [n, channels, height, width], or run only the last stage at a smaller width.
+    def forward(
+        self, x: Tensor, features: bool = False, narrow: float | None = None
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Compute logits [n, classes] of images [n, channels, height, width], or run only the
+        last stage at a smaller width.
 
-        With ``features``, return the outputs of stages 2 and 3, and the logits. With a width ``narrow`` below 1, return the
-        first channels of ``x``, an output of stage 2, and the output of stage 3 on them, both at this width.
+        With ``features``, return the outputs of stages 2 and 3, and the logits. With a width
+        ``narrow`` below 1, return the first channels of ``x``, an output of stage 2, and the output
+        of stage 3 on them, both at this width.
         """
         if narrow is not None:
             first = x[:, : channels_at(narrow, x.shape[1])]

@@ -1,4 +1,6 @@
-"""FEMNIST network of IFCA-MIR (Jung et al., appendix): two 3x3 convolutions, one pool, two linear layers."""
+"""FEMNIST network of IFCA-MIR (Jung et al., appendix): two 3x3 convolutions, one pool, two
+linear layers.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,16 @@ BATCH_NORM = False
 class Config(SlotConfig):
     """Fields of the network."""
 
-    # The paper does not say; its layer list is that of the well-known MNIST example, which does not pad.
-    padding: int = Field(0, ge=0, le=1, description="pixels of zero padding around each convolution")
+    # The paper does not say; its layer list is that of the well-known MNIST example, which does not
+    # pad.
+    padding: int = Field(
+        0, ge=0, le=1, description="pixels of zero padding around each convolution"
+    )
 
 
-shape_problem = at_least(lambda config: 2 if config.padding else 6, "femnist_cnn with padding {config.padding}")
+shape_problem = at_least(
+    lambda config: 2 if config.padding else 6, "femnist_cnn with padding {config.padding}"
+)
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -1,4 +1,6 @@
-"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalization, GELU, strided convolutions."""
+"""FEMNIST network of FinP's later released code (Zhao et al. 2025): group normalization, GELU,
+strided convolutions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ shape_problem = at_least(4, "femnist_net")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for images [channels, height, width]; 858 590 parameters for 1x28x28 and 62 classes."""
+    """Build the network for images [channels, height, width]; 858 590 parameters for 1x28x28 and
+    62 classes.
+    """
     from torch import nn
 
     channels, height, width = shape

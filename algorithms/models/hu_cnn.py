@@ -1,4 +1,6 @@
-"""CIFAR-10 network of source inference (Hu et al. 2021), also FinP's CNN: two 5x5 convolutions, three linear layers."""
+"""CIFAR-10 network of source inference (Hu et al. 2021), also FinP's CNN: two 5x5 convolutions,
+three linear layers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ shape_problem = at_least(16, "hu_cnn")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for images [channels, height, width]; 940 362 parameters for 3x32x32 and 10 classes."""
+    """Build the network for images [channels, height, width]; 940 362 parameters for 3x32x32 and
+    10 classes.
+    """
     from torch import nn
 
     channels, height, width = shape

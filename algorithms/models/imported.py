@@ -1,13 +1,15 @@
-"""A model from anywhere: a callable that returns a torch module, named by a dotted path such as mypkg.nets:Net.
+"""A model from anywhere: a callable that returns a torch module, named by a dotted path such as
+mypkg.nets:Net.
 
-In a sweep file, ``model: mypkg.nets:Net`` or ``model: {name: "mypkg.nets:Net", args: {width: 32}}`` is short for
-``model: {name: imported, callable: "mypkg.nets:Net", args: {width: 32}}``. ``torchvision:resnet18`` and, where timm is
-installed, ``timm:vit_tiny_patch16_224`` name models of these libraries.
+In a sweep file, ``model: mypkg.nets:Net`` or ``model: {name: "mypkg.nets:Net", args: {width: 32}}``
+is short for ``model: {name: imported, callable: "mypkg.nets:Net", args: {width: 32}}``.
+``torchvision:resnet18`` and, where timm is installed, ``timm:vit_tiny_patch16_224`` name models of
+these libraries.
 
-The initial values are the module's own (`algorithms.core.own_values`). Number of classes and shape of an example are
-passed where the signature has a parameter for them: ``num_classes``, ``classes`` or ``n_classes``; ``shape`` or
-``input_shape``; ``in_channels`` or ``in_chans`` (the first entry of the shape); ``in_features`` (its product).
-docs/own_model.md says what is refused.
+The initial values are the module's own (`algorithms.core.own_values`). Number of classes and shape
+of an example are passed where the signature has a parameter for them: ``num_classes``, ``classes``
+or ``n_classes``; ``shape`` or ``input_shape``; ``in_channels`` or ``in_chans`` (the first entry of
+the shape); ``in_features`` (its product). docs/own_model.md says what is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Config(SlotConfig):
         max_length=500,
         description="module, colon and name of a class or function that returns a torch module",
     )
-    args: dict[str, JsonValue] = Field({}, description="keyword arguments of the call, beside shape and classes")
+    args: dict[str, JsonValue] = Field(
+        {}, description="keyword arguments of the call, beside shape and classes"
+    )
 
 
 def declarations(config: Config) -> Mapping[str, Any]:
@@ -75,11 +79,16 @@ def remark(config: Config, run: Run) -> str | None:
     if training.backend == "vmap":
         return f"model {config.callable}: the clients of a block train all at once (backend vmap)"
     reason = f", because {no_vmap}" if no_vmap else ""
-    return f"model {config.callable}: the clients of a block train one after another (backend loop){reason}"
+    return (
+        f"model {config.callable}: the clients of a block train one after another (backend "
+        f"loop){reason}"
+    )
 
 
 def _facts_of(config: Config) -> tuple[dict[str, Any], str]:
-    """What the module is made of; where it cannot be built yet, `problems` or `engine.own_model` say why."""
+    """What the module is made of; where it cannot be built yet, `problems` or `engine.own_model`
+    say why.
+    """
     from algorithms.models import _facts
 
     try:

@@ -1,12 +1,14 @@
-"""The metric-privacy paper's network for MRI slices (Sainz-Pardo Diaz et al. 2025): three convolutions, three dense layers.
+"""The metric-privacy paper's network for MRI slices (Sainz-Pardo Diaz et al. 2025): three
+convolutions, three dense layers.
 
     Conv 32, 3x3, ReLU, pool 2    Conv 64, 3x3, ReLU, pool 2    Conv 128, 3x3, ReLU
     Dense 64, ReLU, dropout 0.1    Dense 32, ReLU, dropout 0.1    Dense
 
-Differences from the paper: it states neither kernel nor padding; 3x3 without padding is what the samples of the
-authors' platform use. It is written in Keras, so kernels start Glorot-uniform and biases at zero. The output is logits,
-not probabilities. Channels are flattened before pixels, not after them, which only renumbers the first dense layer's
-inputs.
+Differences from the paper: it states neither kernel nor padding; 3x3 without padding is what the
+samples of the
+authors' platform use. It is written in Keras, so kernels start Glorot-uniform and biases at zero.
+The output is logits, not probabilities. Channels are flattened before pixels, not after them, which
+only renumbers the first dense layer's inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Config(SlotConfig):
     padding: Literal["valid", "same"] = Field(
         "valid", description="same: convolutions keep an image's size; valid: no padding"
     )
-    dropout: float = Field(0.1, ge=0, lt=1, description="probability that a unit of a hidden dense layer is left out")
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="probability that a unit of a hidden dense layer is left out"
+    )
 
 
 shape_problem = at_least(
@@ -56,10 +60,16 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     layers: list[nn.Module] = []
     for out in FILTERS:
         pool = [nn.MaxPool2d(2)] if out != FILTERS[-1] else []
-        layers += [nn.Conv2d(channels, out, 3, padding=int(config.padding == "same")), *pool, nn.ReLU()]
+        layers += [
+            nn.Conv2d(channels, out, 3, padding=int(config.padding == "same")),
+            *pool,
+            nn.ReLU(),
+        ]
         channels = out
     lost = 0 if config.padding == "same" else 2
-    high, wide = (((side - lost) // 2 - lost) // 2 - lost for side in (height, width))  # 28 for 128 (32 with padding)
+    high, wide = (
+        ((side - lost) // 2 - lost) // 2 - lost for side in (height, width)
+    )  # 28 for 128 (32 with padding)
     features = channels * high * wide
     layers += [nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), Dropout(config.dropout)]
     layers += [nn.Linear(64, 32), nn.ReLU(), Dropout(config.dropout), nn.Linear(32, classes)]

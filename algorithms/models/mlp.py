@@ -20,7 +20,8 @@ BATCH_NORM = False
 class Config(SlotConfig):
     """Fields of the perceptron."""
 
-    # 64 units memorize 40 digits within a few epochs, which is the leakage that the quickstart wants to show.
+    # 64 units memorize 40 digits within a few epochs, which is the leakage that the quickstart
+    # wants to show.
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (64,), max_length=8, description="width of each hidden layer"
     )
@@ -33,7 +34,9 @@ def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int:
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for examples of ``shape``; with one hidden layer of 64 on 8x8 digits it has 4 810 parameters."""
+    """Build the network for examples of ``shape``; with one hidden layer of 64 on 8x8 digits it
+    has 4 810 parameters.
+    """
     from torch import nn
 
     layers: list[nn.Module] = [nn.Flatten()]

@@ -1,4 +1,6 @@
-"""MNIST network of IFCA-MIR (Jung et al., appendix): two padded 3x3 convolutions, one Glorot-initialized linear layer."""
+"""MNIST network of IFCA-MIR (Jung et al., appendix): two padded 3x3 convolutions, one
+Glorot-initialized linear layer.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ shape_problem = at_least(4, "mnist_cnn")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for images [channels, height, width]; 50 186 parameters for 1x28x28 and 10 classes.
+    """Build the network for images [channels, height, width]; 50 186 parameters for 1x28x28 and
+    10 classes.
 
-    The paper does not state the padding; the sizes that it states (28 before, 14 after the pool) imply padding 1.
+    The paper does not state the padding; the sizes that it states (28 before, 14 after the pool)
+    imply padding 1.
     """
     from torch import nn
 

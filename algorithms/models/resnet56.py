@@ -1,12 +1,14 @@
-"""ResNet-56 for small images: the bottleneck network of FedML, FedAlign and FinP, or the basic one of He et al. (2016).
+"""ResNet-56 for small images: the bottleneck network of FedML, FedAlign and FinP, or the basic
+one of He et al. (2016).
 
     stem 3x3 -> 16    three stages of blocks with 16, 32, 64 planes and strides 1, 2, 2    mean over the image    Linear
 
-``bottleneck`` has 6 blocks of three convolutions per stage and a projection at the start of each stage; ``basic`` has 9
-blocks of two convolutions and shortcuts without parameters. The last stage can be run again at a fraction of its width
-(`_slimmable.py`).
+``bottleneck`` has 6 blocks of three convolutions per stage and a projection at the start of each
+stage; ``basic`` has 9 blocks of two convolutions and shortcuts without parameters. The last stage
+can be run again at a fraction of its width (`_slimmable.py`).
 
-Differences from the papers: none for ``bottleneck``; ``basic`` starts from the same Kaiming-normal fan-out weights.
+Differences from the papers: none for ``bottleneck``; ``basic`` starts from the same Kaiming-normal
+fan-out weights.
 """
 
 from __future__ import annotations
@@ -30,10 +32,13 @@ class Config(SlotConfig):
     """Fields of the network."""
 
     # Both networks have this name; FinP's code and its FedAlign baseline use the bottleneck one.
-    block: Literal["bottleneck", "basic"] = Field("bottleneck", description="three convolutions per block, or two")
+    block: Literal["bottleneck", "basic"] = Field(
+        "bottleneck", description="three convolutions per block, or two"
+    )
 
 
-# Smaller images shrink to a pixel in the last stage, where a batch of one example could not be normalized.
+# Smaller images shrink to a pixel in the last stage, where a batch of one example could not be
+# normalized.
 shape_problem = at_least(5, "resnet56")
 
 

@@ -1,12 +1,15 @@
-"""The network over time that FinP calls TCN (Zhao et al. 2025): two 1-d convolutions, each with a pool, and a linear layer.
+"""The network over time that FinP calls TCN (Zhao et al. 2025): two 1-d convolutions, each with
+a pool, and a linear layer.
 
     Conv 64 x 3, ReLU, pool 2    Conv 64 x 3, ReLU, pool 2    Linear
 
-Differences from the paper: it says "causal", but neither its text nor the released code pads anything; ``causal`` adds
-the padding. The output is logits, not log-probabilities (as released); cross-entropy is the same for both. Images are
-accepted too; they are read row after row as one long signal.
+Differences from the paper: it says "causal", but neither its text nor the released code pads
+anything; ``causal`` adds
+the padding. The output is logits, not log-probabilities (as released); cross-entropy is the same
+for both. Images are accepted too; they are read row after row as one long signal.
 
-A signal is treated as an image of one row, so that its channels can lie last in memory: convolutions and pools of
+A signal is treated as an image of one row, so that its channels can lie last in memory:
+convolutions and pools of
 images are up to ten times as fast that way, and torch has no such memory format for signals.
 """
 
@@ -32,7 +35,9 @@ class Config(SlotConfig):
     """Fields of the network."""
 
     # As released; it is also the cheaper one.
-    causal: bool = Field(False, description="pad two zeros on the left, so that no output sees a later sample")
+    causal: bool = Field(
+        False, description="pad two zeros on the left, so that no output sees a later sample"
+    )
 
 
 def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
@@ -40,11 +45,16 @@ def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
     shortest = 4 if config.causal else 10
     if len(shape) >= 2 and math.prod(shape[1:]) >= shortest:
         return None
-    return f"tcn needs examples [channels, length] with a length of {shortest} or more; examples have shape {shape}"
+    return (
+        f"tcn needs examples [channels, length] with a length of {shortest} or more; examples "
+        f"have shape {shape}"
+    )
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for examples [channels, length]; 25 670 parameters for 9x128 and 6 classes (26 438 causal)."""
+    """Build the network for examples [channels, length]; 25 670 parameters for 9x128 and 6
+    classes (26 438 causal).
+    """
     from torch import nn
 
     channels, length = shape[0], math.prod(shape[1:])

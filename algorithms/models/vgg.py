@@ -1,4 +1,6 @@
-"""VGG with batch normalization (Simonyan and Zisserman 2015), with the head that IFCA-MIR describes for CIFAR-10."""
+"""VGG with batch normalization (Simonyan and Zisserman 2015), with the head that IFCA-MIR
+describes for CIFAR-10.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Config(SlotConfig):
     """Fields of the network."""
 
     # The paper does not say which depth it used; 11 is the cheapest of the family.
-    depth: Literal[11, 13, 16, 19] = Field(11, description="number of weighted layers in the original naming")
+    depth: Literal[11, 13, 16, 19] = Field(
+        11, description="number of weighted layers in the original naming"
+    )
 
 
 # Halved five times.
@@ -36,7 +40,9 @@ shape_problem = at_least(32, "vgg")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for images [channels, height, width]; 9 756 426 parameters at depth 11, 32x32 and 10 classes."""
+    """Build the network for images [channels, height, width]; 9 756 426 parameters at depth 11,
+    32x32 and 10 classes.
+    """
     from torch import nn
 
     channels, height, width = shape
@@ -48,5 +54,11 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
             layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
             channels = out
     features = channels * (height // 32) * (width // 32)
-    head = [nn.Linear(features, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, classes)]
+    head = [
+        nn.Linear(features, 512),
+        nn.ReLU(),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, classes),
+    ]
     return nn.Sequential(*layers, nn.Flatten(), *head)

@@ -1,12 +1,13 @@
-"""Three measures of how fast a network's outputs can change, as natural logarithms that are differentiable in its weights.
+"""Three measures of how fast a network's outputs can change, as natural logarithms that are
+differentiable in its weights.
 
     rows      sum_l log max_i || W_l[i, :] ||_2            W_l: each weight array, reshaped to (out, rest)
     spectral  sum_l log sigma_max(W_l)
     jacobian  log mean_b sigma_max( d logits / d x_b )     b: the first examples of a batch
 
-Logarithms are used because a product over the 59 layers of a ResNet-56 exceeds the range of float32. Activations and
-poolings count as 1, as released (the released code counts a sigmoid as 1/4, but no model here has one, and FinP's
-normalization cancels constant factors anyway).
+Logarithms are used because a product over the 59 layers of a ResNet-56 exceeds the range of
+float32. Activations and poolings count as 1, as released (the released code counts a sigmoid as
+1/4, but no model here has one, and FinP's normalization cancels constant factors anyway).
 """
 
 from __future__ import annotations
@@ -21,41 +22,58 @@ from torch.linalg import vector_norm
 Arrays = dict[str, Tensor]
 Forward = Callable[[Arrays, Tensor], Tensor]
 
-EXAMPLES = 16  # whose Jacobians are used; with more, a step would cost more than three plain steps on 64 examples
+# whose Jacobians are used; with more, a step would cost more than three plain steps on 64 examples
+EXAMPLES = 16
 JACOBIAN_STEPS = 3  # of power iteration: a lower bound, accurate to a few percent
 FIRST_STEPS = 10  # of power iteration on the weights at the start of a round; then one per batch
 TINY = 1e-12  # an array of zeros has this norm, and no gradient
 
 
 def matrices(arrays: Arrays) -> Arrays:
-    """Return the weights by name as matrices [out, rest]; biases and normalization, which have one dimension, are left out."""
+    """Return the weights by name as matrices [out, rest]; biases and normalization, which have
+    one dimension, are left out.
+    """
     return {name: array.flatten(1) for name, array in arrays.items() if array.dim() >= 2}
 
 
 def rows(arrays: Arrays) -> Tensor:
     """Sum, over layers, the log of the largest row norm; the spectral norm may be larger."""
-    return _log_product([vector_norm(weight, dim=1).max(dim=0).values for weight in matrices(arrays).values()])
+    return _log_product(
+        [vector_norm(weight, dim=1).max(dim=0).values for weight in matrices(arrays).values()]
+    )
 
 
 def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
-    """Sum, over layers, log u' W v: the largest singular value for the singular vectors of `directions` or `advance`."""
-    pairs = ((directions[f"u.{name}"], weight, directions[f"v.{name}"]) for name, weight in matrices(arrays).items())
+    """Sum, over layers, log u' W v: the largest singular value for the singular vectors of
+    `directions` or `advance`.
+    """
+    pairs = (
+        (directions[f"u.{name}"], weight, directions[f"v.{name}"])
+        for name, weight in matrices(arrays).items()
+    )
     return _log_product([(u[:, None] * weight * v).sum() for u, weight, v in pairs])
 
 
 def directions(arrays: Arrays, generator: torch.Generator) -> Arrays:
-    """Estimate the top singular vectors ``u.<weight>`` [out] and ``v.<weight>`` [rest] of every weight, in ten steps."""
+    """Estimate the top singular vectors ``u.<weight>`` [out] and ``v.<weight>`` [rest] of every
+    weight, in ten steps.
+    """
     vectors = {}
     for name, weight in matrices(arrays).items():
         start = _draw((weight.shape[1],), generator, weight)
-        vectors[f"u.{name}"], vectors[f"v.{name}"] = weight.new_zeros(len(weight)), start / vector_norm(start)
+        vectors[f"u.{name}"], vectors[f"v.{name}"] = (
+            weight.new_zeros(len(weight)),
+            start / vector_norm(start),
+        )
     for _ in range(FIRST_STEPS):
         vectors = advance(arrays, vectors)
     return vectors
 
 
 def advance(arrays: Arrays, directions: Arrays) -> Arrays:
-    """Improve ``directions`` by one step of power iteration: u = W v, v = W' u, each scaled to length one."""
+    """Improve ``directions`` by one step of power iteration: u = W v, v = W' u, each scaled to
+    length one.
+    """
     vectors = {}
     for name, weight in matrices(arrays).items():
         weight = weight.detach()
@@ -70,9 +88,11 @@ def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> 
 
 
 def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start: Tensor) -> Tensor:
-    """Compute the log of the mean largest singular value of d logits / d x over the first 16 examples of a batch.
+    """Compute the log of the mean largest singular value of d logits / d x over the first 16
+    examples of a batch.
 
-    u = J v and v = J' u are repeated with the weights held constant, from directions ``start`` [16, *shape]; then sigma =
+    u = J v and v = J' u are repeated with the weights held constant, from directions ``start`` [16,
+    *shape]; then sigma =
     || J v || is differentiated. ``present`` [batch] is False for padding.
     """
     x, present = x[:EXAMPLES].detach(), present[:EXAMPLES]
@@ -82,7 +102,8 @@ def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start
         return forward(arrays, examples)
 
     with torch.no_grad():
-        # One forward pass serves all steps: its pull-back is u -> J' u, and the pull-back of that is v -> J v.
+        # One forward pass serves all steps: its pull-back is u -> J' u, and the pull-back of that
+        # is v -> J v.
         outputs, pull = vjp(logits, x)[:2]
         push = vjp(lambda u: pull(u)[0], outputs)[1]
         for _ in range(JACOBIAN_STEPS):

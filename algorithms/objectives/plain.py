@@ -19,7 +19,9 @@ class Config(SlotConfig):
     """No fields."""
 
 
-def loss(config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs) -> Tensor:
+def loss(
+    config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs
+) -> Tensor:
     """Compute the mean cross-entropy in nats over the examples whose label is not -100."""
     from algorithms.core.gradients import mean_cross_entropy
 

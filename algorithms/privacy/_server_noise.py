@@ -1,4 +1,5 @@
-"""Shared parts of the components in which a trusted server adds noise: clipping, sensitivity, noise and metrics.
+"""Shared parts of the components in which a trusted server adds noise: clipping, sensitivity,
+noise and metrics.
 
 Updates are clipped one by one, and noise is added to the aggregate:
 
@@ -21,7 +22,10 @@ from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Problems, Run
 
 AuditEvery = Literal["auto"] | Annotated[int, Field(ge=0)]
-AUDIT_EVERY = "rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none without a mean"
+AUDIT_EVERY = (
+    "rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none "
+    "without a mean"
+)
 
 READING = "epsilon: for one client and one model at delta {delta}; a dash: there is no guarantee"
 EPSILON = Column(1, "epsilon", 1, interval=False)
@@ -52,9 +56,27 @@ METRICS = (
         reading="epsilon, search: towards whoever sees the best trial of the search and no other",
     ),
     magnitude("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
-    magnitude("noise_std", NOISE, "standard deviation of the noise", None, "", 5, 4, STD, over_rounds="noise"),
-    magnitude("noise_to_update", NOISE, "noise over mean update", "lower", "", 2, over_rounds="noise"),
-    rate("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
+    magnitude(
+        "noise_std",
+        NOISE,
+        "standard deviation of the noise",
+        None,
+        "",
+        5,
+        4,
+        STD,
+        over_rounds="noise",
+    ),
+    magnitude(
+        "noise_to_update", NOISE, "noise over mean update", "lower", "", 2, over_rounds="noise"
+    ),
+    rate(
+        "clip_fraction",
+        NOISE,
+        "clipped updates",
+        live=6,
+        table=Column(MINOR, "clipped", 2, interval=False),
+    ),
     Metric("updates_dropped", NOISE, "updates that were not finite", "lower", "updates", 2),
     magnitude("update_norm", NOISE, "norm of an update", unit=""),
     magnitude("update_norm_max", NOISE, "largest norm of an update", unit=""),
@@ -65,60 +87,88 @@ METRICS = (
 class ServerNoiseConfig(PrivacyConfig):
     """Fields of every component that clips updates and adds noise to the aggregate."""
 
-    # About the largest distance between client models in a first round, which guided the paper's choice.
-    clip: float = Field(5.0, ge=1e-12, le=1e12, description="C, the largest L2 norm of an update after clipping")
-    # This is a noise level, not a privacy budget: 0.01 costs an epsilon of thousands in a single round.
+    # About the largest distance between client models in a first round, which guided the paper's
+    # choice.
+    clip: float = Field(
+        5.0, ge=1e-12, le=1e12, description="C, the largest L2 norm of an update after clipping"
+    )
+    # This is a noise level, not a privacy budget: 0.01 costs an epsilon of thousands in a single
+    # round.
     noise_multiplier: float = Field(
-        0.01, ge=0, le=1e6, description="z, standard deviation of the noise over the sensitivity; 0 only clips"
+        0.01,
+        ge=0,
+        le=1e6,
+        description="z, standard deviation of the noise over the sensitivity; 0 only clips",
     )
-    # Clients with more examples can move the mean by more than C/n; C/n, as released, then protects less than it claims.
+    # Clients with more examples can move the mean by more than C/n; C/n, as released, then protects
+    # less than it claims.
     sensitivity: Literal["weights", "uniform"] = Field(
-        "weights", description="how far one client moves the mean: C times the largest weight, or C/n for any weights"
+        "weights",
+        description=(
+            "how far one client moves the mean: C times the largest weight, or C/n for any weights"
+        ),
     )
-    # In every round where it takes less than 5 % of it; it changes nothing of the run, so it is off by choice alone.
+    # In every round where it takes less than 5 % of it; it changes nothing of the run, so it is off
+    # by choice alone.
     audit_every: AuditEvery = Field("auto", description=AUDIT_EVERY)
 
 
 def audit_every(config: Any, run: Run) -> AuditEvery:
-    """Return the rounds from one audit to the next; 0 in place of ``auto`` where canaries do not find what there is."""
+    """Return the rounds from one audit to the next; 0 in place of ``auto`` where canaries do not
+    find what there is.
+    """
     return 0 if config.audit_every == "auto" and not is_a_mean(run) else config.audit_every
 
 
 def is_a_mean(run: Run) -> bool:
     """Return whether the new model is a mean of updates, which canaries can join.
 
-    They cannot if the aggregation reads every client's update, and under a server optimizer they weaken each other, so that
-    an estimate would be too low.
+    They cannot if the aggregation reads every client's update, and under a server optimizer they
+    weaken each other, so that an estimate would be too low.
     """
     return run.aggregation.module.NEEDS == "mean" and run.aggregation.module.SENSITIVITY == "mean"
 
 
 def audit_problems(every: AuditEvery, run: Run) -> Problems:
-    """Refuse an audit that is asked for, in every so many rounds, where canaries cannot take part."""
+    """Refuse an audit that is asked for, in every so many rounds, where canaries cannot take
+    part.
+    """
     if every in (0, "auto") or run.aggregation.module.NEEDS != "updates":
         return []
-    return [("audit_every", f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update")]
+    return [
+        (
+            "audit_every",
+            f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update",
+        )
+    ]
 
 
 def bound(config: Any, norms: Doubles) -> Doubles:
-    """Return the factors min(1, C / norm) [clients] that clip the updates; one that is not finite counts as zero.
+    """Return the factors min(1, C / norm) [clients] that clip the updates; one that is not
+    finite counts as zero.
 
     >>> bound(ServerNoiseConfig(clip=5.0), np.array([0.0, 2.5, 10.0, np.nan, np.inf])).tolist()
     [1.0, 1.0, 0.5, 0.0, 0.0]
     """
     finite = np.isfinite(norms)
-    return np.where(finite, config.clip / np.maximum(np.where(finite, norms, config.clip), config.clip), 0.0)
+    return np.where(
+        finite, config.clip / np.maximum(np.where(finite, norms, config.clip), config.clip), 0.0
+    )
 
 
 def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
-    """Compute the largest L2 distance by which the mean moves if one client sends zero instead of its update."""
+    """Compute the largest L2 distance by which the mean moves if one client sends zero instead
+    of its update.
+    """
     if config.sensitivity == "uniform":
         return config.clip / len(received.clients)
     return config.clip * float(received.weights.max())
 
 
 def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
-    """Return the aggregated parameters [d] with ``noise`` of standard deviation ``sd``, which is used up, in a new array."""
+    """Return the aggregated parameters [d] with ``noise`` of standard deviation ``sd``, which is
+    used up, in a new array.
+    """
     released = noise.take()
     for at in range(0, len(params), PIECE):
         piece = released[at : at + PIECE]
@@ -128,12 +178,16 @@ def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
 
 
 def noise_metrics(config: Any, received: ClientUpdates, sd: float) -> Metrics:
-    """Return the metrics of a round: the noise, the norms of the finite updates before clipping, and their ratio.
+    """Return the metrics of a round: the noise, the norms of the finite updates before clipping,
+    and their ratio.
 
-    ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update; NaN if that is 0.
+    ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update;
+    NaN if that is 0.
     """
     finite = np.isfinite(received.norms)
-    norms = received.norms[finite] if finite.any() else np.zeros(1)  # a Poisson round may have no clients
+    norms = (
+        received.norms[finite] if finite.any() else np.zeros(1)
+    )  # a Poisson round may have no clients
     moved = float(np.linalg.norm(received.mean))
     return {
         "noise_std": sd,

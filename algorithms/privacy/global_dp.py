@@ -1,13 +1,15 @@
-"""Global differential privacy of clients: a trusted server clips updates and adds Gaussian noise (McMahan et al. 2018).
+"""Global differential privacy of clients: a trusted server clips updates and adds Gaussian noise
+(McMahan et al. 2018).
 
     u_i   <- u_i * min(1, C / ||u_i||)                every client, before averaging
     theta <- aggregate({u_i}) + N(0, sd^2),           sd = z * C * max_i w_i     (C/n where all weights are equal)
     account: the epsilon of one client at delta that the rounds add up to
 
-An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why. It
-is the epsilon of the mechanism: whoever has the files of a run with ``noise: reproducible`` can subtract the noise.
-It protects one client, all of its examples, against whoever sees every model that was sent. `algorithms.releases` lists
-what leaves a client, what counts as public, and what voids the epsilon. By participation:
+An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and
+``guarantee`` says why. It is the epsilon of the mechanism: whoever has the files of a run with
+``noise: reproducible`` can subtract the noise. It protects one client, all of its examples, against
+whoever sees every model that was sent. `algorithms.releases` lists what leaves a client, what
+counts as public, and what voids the epsilon. By participation:
 
     all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator changes; it
              can move the mean by C w_i. replace_one: by 2 C w_i.
@@ -17,14 +19,16 @@ what leaves a client, what counts as public, and what voids the epsilon. By part
              part. On normalization by a private count see arXiv 2605.15648: noise of z C / n tells n by its size alone,
              so with ``divisor: received`` no epsilon is stated.
 
-``target_epsilon`` finds z, rounded up, such that all rounds together stay below it. ``stop_at_epsilon`` lets the run end
-before the first round that would exceed it: how many rounds that are is known beforehand, because no round's noise
-depends on data. The column ``epsilon`` of a round is what was spent by then (`accounting.epsilon_so_far`).
+``target_epsilon`` finds z, rounded up, such that all rounds together stay below it.
+``stop_at_epsilon`` lets the run end before the first round that would exceed it: how many rounds
+that are is known beforehand, because no round's noise depends on data. The column ``epsilon`` of a
+round is what was spent by then (`accounting.epsilon_so_far`).
 
-Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n as the sensitivity of any weighted mean, median
-or server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the
-server optimizer, which keeps its own copy without noise. The account does not cover what other slots publish (risks,
-tables of results).
+Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n as the sensitivity of any
+weighted mean, median
+or server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to
+parameters after the server optimizer, which keeps its own copy without noise. The account does not
+cover what other slots publish (risks, tables of results).
 """
 
 from __future__ import annotations
@@ -69,7 +73,10 @@ class Config(ServerNoiseConfig):
     noise_multiplier: float = inherited(ServerNoiseConfig, "noise_multiplier", target_epsilon=None)
     # The trial's id rests on the target; the noise follows from it and from the rounds.
     target_epsilon: float | None = Field(
-        None, gt=0, le=1e6, description="epsilon after all rounds, in place of noise_multiplier, which is found for it"
+        None,
+        gt=0,
+        le=1e6,
+        description="epsilon after all rounds, in place of noise_multiplier, which is found for it",
     )
     stop_at_epsilon: float | None = Field(
         None,
@@ -78,28 +85,43 @@ class Config(ServerNoiseConfig):
         description="the run ends before the round that would exceed this epsilon",
         json_schema_extra=read_when(target_epsilon=None),
     )
-    # For the control of metric_privacy: about as much noise as that adds on average, but the same in every round.
+    # For the control of metric_privacy: about as much noise as that adds on average, but the same
+    # in every round.
     noise_divisor: float = Field(
         1.0,
         ge=1e-9,
         le=1e9,
-        description="z is divided by this, the mean distance of a metric_privacy run; voids the epsilon",
+        description=(
+            "z is divided by this, the mean distance of a metric_privacy run; voids the epsilon"
+        ),
     )
     neighboring: Literal["auto", "add_or_remove_one", "replace_one"] = Field(
-        "auto", description="how neighboring federations differ; auto: replace_one if participation is fixed"
+        "auto",
+        description=(
+            "how neighboring federations differ; auto: replace_one if participation is fixed"
+        ),
     )
-    delta: float = Field(1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly"
+    )
     divisor: Literal["auto", "received"] | Annotated[float, Field(ge=1e-9, le=1e12)] = Field(
-        "auto", description="divisor of a poisson round's sum: clients expected (auto) or received, or a number"
+        "auto",
+        description=(
+            "divisor of a poisson round's sum: clients expected (auto) or received, or a number"
+        ),
     )
 
     def dump_read(self) -> dict[str, Any]:
-        """Return the fields that are read, as plain JSON values; a budget that is not set is none of them."""
+        """Return the fields that are read, as plain JSON values; a budget that is not set is
+        none of them.
+        """
         return {name: value for name, value in super().dump_read().items() if value is not None}
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto``: in ``neighboring`` by what participation allows, in ``divisor`` by the expected number of clients."""
+    """Replace ``auto``: in ``neighboring`` by what participation allows, in ``divisor`` by the
+    expected number of clients.
+    """
     neighboring, divisor = config.neighboring, config.divisor
     if neighboring == "auto":
         neighboring = "replace_one" if run.participation == "fixed" else "add_or_remove_one"
@@ -111,20 +133,33 @@ def resolve(config: Config, run: Run) -> Config:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse neighboring relations without an account, and a numeric divisor where the mean cannot be divided by it."""
+    """Refuse neighboring relations without an account, and a numeric divisor where the mean
+    cannot be divided by it.
+    """
     refused = []
     if refusal := accounting.unsupported(run.participation, config.neighboring):
         refused.append(("neighboring", refusal))
-    if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
-        only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
+    if isinstance(config.divisor, float) and not (
+        run.participation == "poisson" and _divisible(run)
+    ):
+        only = (
+            "may be a number only for poisson participation, a plain mean with uniform weights "
+            "and a single model"
+        )
         refused.append(("divisor", f"{only}; got {config.divisor:g}"))
     if sentence := accounting.delta_problem(config.delta, run.data.config.clients, "clients"):
         return [*refused, ("delta", sentence)]
-    return refused + _budget_problems(config, run) + _server_noise.audit_problems(config.audit_every, run)
+    return (
+        refused
+        + _budget_problems(config, run)
+        + _server_noise.audit_problems(config.audit_every, run)
+    )
 
 
 def _budget_problems(config: Config, run: Run) -> Problems:
-    """Refuse a target that no noise reaches, a budget that the first round exceeds, and both where no epsilon holds."""
+    """Refuse a target that no noise reaches, a budget that the first round exceeds, and both
+    where no epsilon holds.
+    """
     field = "target_epsilon" if config.target_epsilon is not None else "stop_at_epsilon"
     if getattr(config, field) is None:
         return []
@@ -136,10 +171,21 @@ def _budget_problems(config: Config, run: Run) -> Problems:
     if accounting.unsupported(run.participation, config.neighboring):
         return []
     if settle(config, run, None).target_epsilon is not None:
-        return [(field, f"is reached by no noise_multiplier up to {MOST_NOISE:g}; got {config.target_epsilon:g}")]
+        return [
+            (
+                field,
+                f"is reached by no noise_multiplier up to {MOST_NOISE:g}; got "
+                f"{config.target_epsilon:g}",
+            )
+        ]
     if field == "stop_at_epsilon" and (first := _planned(config, run, 1)) > getattr(config, field):
         least = f"the first round alone has an epsilon of {accounting.rounded_up(first):g}"
-        return [(field, f"is exceeded before anything is learned: {least}; got {getattr(config, field):g}")]
+        return [
+            (
+                field,
+                f"is exceeded before anything is learned: {least}; got {getattr(config, field):g}",
+            )
+        ]
     return []
 
 
@@ -151,21 +197,29 @@ def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
     def noise(z: float) -> Config:
         return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
 
-    z = accounting.calibrate(lambda z: _planned(noise(z), run, run.rounds), config.target_epsilon, MOST_NOISE)
+    z = accounting.calibrate(
+        lambda z: _planned(noise(z), run, run.rounds), config.target_epsilon, MOST_NOISE
+    )
     return config if z is None else noise(z)
 
 
 def rounds(config: Config, run: Run) -> int:
-    """Return how many of the run's rounds ``stop_at_epsilon`` allows; all where it is not set or refused."""
+    """Return how many of the run's rounds ``stop_at_epsilon`` allows; all where it is not set or
+    refused.
+    """
     if config.stop_at_epsilon is None or config.target_epsilon is not None or problems(config, run):
         return run.rounds
     if _planned(config, run, run.rounds) <= config.stop_at_epsilon:
         return run.rounds
-    return bisect_right(range(1, run.rounds), config.stop_at_epsilon, key=lambda k: _planned(config, run, k))
+    return bisect_right(
+        range(1, run.rounds), config.stop_at_epsilon, key=lambda k: _planned(config, run, k)
+    )
 
 
 def planned(config: Config, run: Run) -> Account | None:
-    """Return the account of all rounds, which depends on nothing that clients send; None where no epsilon is known."""
+    """Return the account of all rounds, which depends on nothing that clients send; None where
+    no epsilon is known.
+    """
     if refusal(config, run) or (config.sensitivity == "uniform" and not _equal(run)):
         return None
     events = (_event(settle(config, run, None), run),) * rounds(config, run)
@@ -173,15 +227,25 @@ def planned(config: Config, run: Run) -> Account | None:
 
 
 def remark(config: Config, run: Run) -> str:
-    """Return the epsilon that the run will have, the noise that this takes, and where a budget ends it; or why it has none."""
+    """Return the epsilon that the run will have, the noise that this takes, and where a budget
+    ends it; or why it has none.
+    """
     reason = refusal(config, run)
     if reason is None and planned(config, run) is None:
-        return f"{run.privacy.name}: epsilon follows from the clients' weights, which are known in the run only"
+        return (
+            f"{run.privacy.name}: epsilon follows from the clients' weights, which are known in "
+            "the run only"
+        )
     config, count = settle(config, run, None), run.rounds
     total, budget = math.inf if reason else _planned(config, run, count), config.stop_at_epsilon
     if math.isinf(total):
-        return f"{run.privacy.name} states no epsilon: {(reason or TOO_LITTLE).removeprefix('none: ')}"
-    said = f"epsilon {accounting.rounded_up(total):g} of a client at delta {config.delta:g} after {count} rounds"
+        return (
+            f"{run.privacy.name} states no epsilon: {(reason or TOO_LITTLE).removeprefix('none: ')}"
+        )
+    said = (
+        f"epsilon {accounting.rounded_up(total):g} of a client at delta {config.delta:g} after "
+        f"{count} rounds"
+    )
     said = f"{run.privacy.name}: {said}, with noise_multiplier {config.noise_multiplier:g}"
     if budget is None or (more := _planned(config, run, count + 1)) <= budget:
         return said
@@ -196,13 +260,21 @@ def _planned(config: Config, run: Run, count: int) -> float:
 def _event(config: Config, run: Run) -> PrivacyEvent:
     """Return the event of a round, which depends on nothing that clients send."""
     clients = run.data.config.clients
-    cohort = clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
-    share = {"all": 1.0, "poisson": run.participation_rate, "fixed": cohort / clients}[run.participation]
+    cohort = (
+        clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
+    )
+    share = {"all": 1.0, "poisson": run.participation_rate, "fixed": cohort / clients}[
+        run.participation
+    ]
     multiplier = config.noise_multiplier / (2 if config.neighboring == "replace_one" else 1)
-    return PrivacyEvent(multiplier, run.participation, share, cohort if run.participation == "fixed" else 0)
+    return PrivacyEvent(
+        multiplier, run.participation, share, cohort if run.participation == "fixed" else 0
+    )
 
 
-def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
+def release(
+    config: Config, params: Floats, received: ClientUpdates, noise: Normals | None
+) -> tuple[Floats, Metrics]:
     """Add the noise; return the noisy parameters [d] and the metrics of the round."""
     assert noise is not None  # guaranteed by NOISY
     sd = _standard_deviation(config, received)
@@ -210,32 +282,48 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
         received = replace(received, mean=share * received.mean)
-    return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(config, received, sd)
+    return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(
+        config, received, sd
+    )
 
 
 def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
-    """Return the round's privacy event: its noise relative to what one client can really move, and the sampling of clients."""
+    """Return the round's privacy event: its noise relative to what one client can really move,
+    and the sampling of clients.
+    """
     clients = len(received.clients)
     moved = _largest_move(config, received) * (2 if config.neighboring == "replace_one" else 1)
-    sampling = {"all": 1.0, "poisson": run.participation_rate, "fixed": clients / run.data.config.clients}
+    sampling = {
+        "all": 1.0,
+        "poisson": run.participation_rate,
+        "fixed": clients / run.data.config.clients,
+    }
     multiplier = _standard_deviation(config, received) / moved
     return PrivacyEvent(multiplier, run.participation, sampling[run.participation], clients)
 
 
 def covers_empty_rounds(config: Config) -> bool:
-    """Return whether rounds without clients release a noisy model, as they do if the sum has a fixed divisor."""
+    """Return whether rounds without clients release a noisy model, as they do if the sum has a
+    fixed divisor.
+    """
     return isinstance(config.divisor, float)
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return how canaries audit the release: with updates so long that they are surely clipped; None if they do not."""
+    """Return how canaries audit the release: with updates so long that they are surely clipped;
+    None if they do not.
+    """
     if not config.audit_every:
         return None
-    return CanaryPlan(config.audit_every, CERTAINLY_CLIPPED * config.clip, config.neighboring == "replace_one")
+    return CanaryPlan(
+        config.audit_every, CERTAINLY_CLIPPED * config.clip, config.neighboring == "replace_one"
+    )
 
 
 def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the epsilon of one client at ``delta`` after the rounds so far; nothing where none holds."""
+    """Return the epsilon of one client at ``delta`` after the rounds so far; nothing where none
+    holds.
+    """
     if refusal(config, run) or len(outcome.spent) < len(outcome.rows):
         return {}
     events = [spending.event for spending in outcome.spent]
@@ -244,13 +332,16 @@ def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the epsilon of one client at ``delta`` after the run, or None and the reason; and what canaries found.
+    """Return the epsilon of one client at ``delta`` after the run, or None and the reason; and
+    what canaries found.
 
-    With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j
-    in every round, on the assumption that no client changed its model.
+    With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a
+    client that used model j in every round, on the assumption that no client changed its model.
     """
     account, models = _account(config, run, outcome), run.clustering.config.clusters
-    claims = {j: account.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)}
+    claims = {
+        j: account.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)
+    }
     opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
     return account | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
 
@@ -269,13 +360,21 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     if reason:
         return metrics
     if len(spent) < run.rounds:
-        return metrics | {"guarantee": "none: no client took part in some round, and the model was sent without noise"}
+        return metrics | {
+            "guarantee": (
+                "none: no client took part in some round, and the model was sent without noise"
+            )
+        }
     events = [spending.event for spending in spent]
     epsilon = accounting.epsilon(events, config.delta, config.neighboring)
     if math.isinf(epsilon):
         return metrics | {"guarantee": TOO_LITTLE}
     # Under noise that follows from the seed, trials do not compose.
-    composed = {"guarantee_events": accounting.ledger(events, config.neighboring)} if config.noise == "secret" else {}
+    composed = (
+        {"guarantee_events": accounting.ledger(events, config.neighboring)}
+        if config.noise == "secret"
+        else {}
+    )
     return metrics | {"epsilon": epsilon} | composed
 
 
@@ -295,14 +394,22 @@ def _unsampled(config: Config, run: Run) -> str | None:
     """Return why the sampling of clients voids the epsilon; None if it does not."""
     sampler = run.participation
     if sampler != "all" and not _equal(run):
-        return f"none: {sampler} participation needs aggregation.weights uniform; others depend on who takes part"
+        return (
+            f"none: {sampler} participation needs aggregation.weights uniform; others depend on "
+            "who takes part"
+        )
     if sampler == "poisson" and not isinstance(config.divisor, float):
-        return "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor"
+        return (
+            "none: dividing by the actual number of clients reveals who took part; use another "
+            "privacy.divisor"
+        )
     return None
 
 
 def _largest_move(config: Config, received: ClientUpdates) -> float:
-    """Compute the largest L2 distance by which one client can move the aggregate, regardless of ``sensitivity``."""
+    """Compute the largest L2 distance by which one client can move the aggregate, regardless of
+    ``sensitivity``.
+    """
     if isinstance(config.divisor, float):
         return config.clip / config.divisor
     return config.clip * float(received.weights.max())
@@ -317,7 +424,11 @@ def _standard_deviation(config: Config, received: ClientUpdates) -> float:
 
 def _divisible(run: Run) -> bool:
     """Return whether a round's mean can be rewritten as a sum with a fixed divisor."""
-    return run.aggregation.module.SENSITIVITY == "mean" and _equal(run) and run.clustering.config.clusters == 1
+    return (
+        run.aggregation.module.SENSITIVITY == "mean"
+        and _equal(run)
+        and run.clustering.config.clusters == 1
+    )
 
 
 def _equal(run: Run) -> bool:

@@ -1,32 +1,39 @@
-"""Local differential privacy: every client clips its own update and adds noise to it before anybody else sees it.
+"""Local differential privacy: every client clips its own update and adds noise to it before
+anybody else sees it.
 
     D_k   <- theta_k - theta_t                            not finite: zero
     D_k   <- D_k * min(1, C / ||D_k||)                    one norm over all arrays
     send     theta_t + D_k + N(0, (z C)^2)                fresh for every client and round; zero updates are noised, too
     account: epsilon_k = epsilon of a Gaussian mechanism with mu_k = s sqrt(T_k) / z,     T_k: rounds in which k sent
 
-The account is exact (Balle and Wang 2018, eq. 6), and composed over all rounds of a client. ``neighboring`` says whom
-the epsilon tells apart, and no field says how far they are: s follows from the clip.
+The account is exact (Balle and Wang 2018, eq. 6), and composed over all rounds of a client.
+``neighboring`` says whom the epsilon tells apart, and no field says how far they are: s follows
+from the clip.
 
     replace_one   any data of the client from any other: two clipped updates lie up to 2 C apart, s = 2. Local
                   differential privacy proper, the default
     zero_out      the client from one that sends a zero update, noised like all others: s = 1
 
-It holds towards everybody, also towards a server that sees every update with its sender. There is no amplification by
-sampling: this server sees who sends, which does not depend on data. ``epsilon`` is that of the client that sent most
-often; the column ``epsilon`` of the clients' table has each one's. Whoever sees the models alone, and is no client that
-knows its own noise, sees the mean of n updates, whose noise z C / sqrt(n) comes to a central multiplier z sqrt(n) / s:
-``epsilon_models``. All that sees single updates gets them with the noise: attacks, and every aggregation, even medians.
+It holds towards everybody, also towards a server that sees every update with its sender. There is
+no amplification by sampling: this server sees who sends, which does not depend on data. ``epsilon``
+is that of the client that sent most often; the column ``epsilon`` of the clients' table has each
+one's. Whoever sees the models alone, and is no client that knows its own noise, sees the mean of n
+updates, whose noise z C / sqrt(n) comes to a central multiplier z sqrt(n) / s: ``epsilon_models``.
+All that sees single updates gets them with the noise: attacks, and every aggregation, even medians.
 
-The price: noise of z sqrt(d / n) clips in the mean of n updates of d parameters. Nets of 4810 parameters at 20 clients
-learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634; at a single-digit epsilon they do not
-(`sweeps/local_dp.yaml`). Global noise gives the same epsilon for sqrt(n) times less of it, to those who trust the server.
+The price: noise of z sqrt(d / n) clips in the mean of n updates of d parameters. Nets of 4810
+parameters at 20 clients
+learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634; at a single-digit
+epsilon they do not (`sweeps/local_dp.yaml`). Global noise gives the same epsilon for sqrt(n) times
+less of it, to those who trust the server.
 
-No epsilon is stated where the server gets more of clients than noised updates: choices of a model, losses, curvatures,
-numbers of examples, running statistics, rows in its shadow set (`algorithms.releases`). Metrics of the round are the
-server's: norms are those of noised updates, and nobody but the client knows whether one was clipped. The clip is best
-chosen on public data: a median of the clients' norms tells of them. Replicas and shadow federations add local noise of
-their own; a repeated training (whitebox_mia) has it, too.
+No epsilon is stated where the server gets more of clients than noised updates: choices of a model,
+losses, curvatures,
+numbers of examples, running statistics, rows in its shadow set (`algorithms.releases`). Metrics of
+the round are the server's: norms are those of noised updates, and nobody but the client knows
+whether one was clipped. The clip is best chosen on public data: a median of the clients' norms
+tells of them. Replicas and shadow federations add local noise of their own; a repeated training
+(whitebox_mia) has it, too.
 """
 
 from __future__ import annotations
@@ -57,9 +64,21 @@ AGAINST = "everybody, the server that sees every update included"
 GUARANTEE = "client-level (epsilon, delta)-DP, under secret noise"
 COST = "noise of z sqrt(d / n) clips in the mean: epsilons of hundreds where nets learn"
 PAPERS = {"Gaussian mechanism, exact": "https://arxiv.org/abs/1805.06530"}
-MEASURED = {"epsilon", "epsilon_search", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
+MEASURED = {
+    "epsilon",
+    "epsilon_search",
+    "delta",
+    "noise_std",
+    "noise_to_update",
+    "update_norm",
+    "update_norm_max",
+}
 METRICS = (
-    *(metric for metric in _server_noise.METRICS if metric.name in MEASURED or metric in finding.METRICS),
+    *(
+        metric
+        for metric in _server_noise.METRICS
+        if metric.name in MEASURED or metric in finding.METRICS
+    ),
     magnitude(
         "epsilon_models",
         NOISE,
@@ -72,10 +91,15 @@ METRICS = (
         reading="epsilon, models: under local-DP, towards whoever sees the models and no update",
     ),
 )
-# By ``neighboring``: how far apart, in clips, what a client may send lies; the account's relation; in words.
+# By ``neighboring``: how far apart, in clips, what a client may send lies; the account's relation;
+# in words.
 RELATIONS = {
     "replace_one": (2.0, "replace_one", "local dp for any data of a client"),
-    "zero_out": (1.0, "add_or_remove_one", "local dp for whether a client sends its update or zero"),
+    "zero_out": (
+        1.0,
+        "add_or_remove_one",
+        "local dp for whether a client sends its update or zero",
+    ),
 }
 
 
@@ -83,48 +107,74 @@ class Config(PrivacyConfig):
     """Fields of local differential privacy."""
 
     clip: float = Field(
-        1.0, ge=1e-12, le=1e12, description="C, the largest L2 norm of an update before its client adds noise to it"
+        1.0,
+        ge=1e-12,
+        le=1e12,
+        description="C, the largest L2 norm of an update before its client adds noise to it",
     )
-    # Small nets learn at up to about 0.2; at 0.1 ten rounds cost an epsilon of 2269. At 20, of 1.2, they learn nothing.
+    # Small nets learn at up to about 0.2; at 0.1 ten rounds cost an epsilon of 2269. At 20, of 1.2,
+    # they learn nothing.
     noise_multiplier: float = Field(
-        0.1, ge=0, le=1e6, description="z, standard deviation of each client's noise over the clip; 0 only clips"
+        0.1,
+        ge=0,
+        le=1e6,
+        description="z, standard deviation of each client's noise over the clip; 0 only clips",
     )
     neighboring: Literal["replace_one", "zero_out"] = Field(
-        "replace_one", description="epsilon tells any two data sets of a client apart, or its update from a zero update"
+        "replace_one",
+        description=(
+            "epsilon tells any two data sets of a client apart, or its update from a zero update"
+        ),
     )
-    delta: float = Field(1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly")
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly"
+    )
     audit_every: _server_noise.AuditEvery = Field("auto", description=_server_noise.AUDIT_EVERY)
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a delta that promises nothing, and an audit that is asked for where canaries cannot take part."""
+    """Refuse a delta that promises nothing, and an audit that is asked for where canaries cannot
+    take part.
+    """
     sentence = accounting.delta_problem(config.delta, run.data.config.clients, "clients")
     refused = [("delta", sentence)] if sentence else []
     return refused + _server_noise.audit_problems(config.audit_every, run)
 
 
 def private_update(config: Config, update: Floats, noise: Normals) -> Floats:
-    """Clip an update [d] and add the client's ``noise``; without noise, an update that is short enough is left alone."""
+    """Clip an update [d] and add the client's ``noise``; without noise, an update that is short
+    enough is left alone.
+    """
     scale = _server_noise.bound(config, lengths(update[None]))[0]
     if scale == 1 and not config.noise_multiplier:
         return update
-    return _server_noise.add_noise(update * np.float32(scale), config.noise_multiplier * config.clip, noise)
+    return _server_noise.add_noise(
+        update * np.float32(scale), config.noise_multiplier * config.clip, noise
+    )
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
-    """Return factor 1 for every update [clients], because its client has clipped it; 0 for one that is not finite."""
+    """Return factor 1 for every update [clients], because its client has clipped it; 0 for one
+    that is not finite.
+    """
     return np.isfinite(norms).astype(np.float64)
 
 
-def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
-    """Return the parameters [d] unchanged, and metrics of what was received: the mean's noise, norms of noised updates."""
+def release(
+    config: Config, params: Floats, received: ClientUpdates, noise: Normals | None
+) -> tuple[Floats, Metrics]:
+    """Return the parameters [d] unchanged, and metrics of what was received: the mean's noise,
+    norms of noised updates.
+    """
     sd = config.noise_multiplier * config.clip * float(np.linalg.norm(received.weights))
     metrics = _server_noise.noise_metrics(config, received, sd)
     return params, {name: value for name, value in metrics.items() if name in MEASURED}
 
 
 def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
-    """Return the event of a round for each of the clients that sent, by their own noise and without amplification."""
+    """Return the event of a round for each of the clients that sent, by their own noise and
+    without amplification.
+    """
     return _event(config, len(received.clients))
 
 
@@ -145,17 +195,23 @@ def epsilon_after(config: Config, rounds: int) -> float:
     >>> round(epsilon_after(Config(noise_multiplier=20), 10), 4)
     1.1994
     """
-    return accounting.composed(((_event(config), rounds),), config.delta, RELATIONS[config.neighboring][1])
+    return accounting.composed(
+        ((_event(config), rounds),), config.delta, RELATIONS[config.neighboring][1]
+    )
 
 
 def epsilons(config: Config, history: np.ndarray) -> Doubles:
-    """Compute the epsilon [clients] of each client from the rounds in which it took part (``history``, see `Outcome`)."""
+    """Compute the epsilon [clients] of each client from the rounds in which it took part
+    (``history``, see `Outcome`).
+    """
     counts, of_client = np.unique((history >= 0).sum(axis=0), return_inverse=True)
     return np.array([epsilon_after(config, int(count)) for count in counts])[of_client]
 
 
 def epsilon_of_models(config: Config, history: np.ndarray) -> float:
-    """Compute the largest epsilon of a client towards those who see the models alone: means of n noised updates."""
+    """Compute the largest epsilon of a client towards those who see the models alone: means of n
+    noised updates.
+    """
     there = history >= 0
     squares = there.T @ (1.0 / np.maximum(there.sum(axis=1), 1))  # [clients] of 1 / z^2, for z = 1
     multiplier = _event(config).noise_multiplier / math.sqrt(squares.max())
@@ -168,7 +224,9 @@ def client_columns(config: Config, run: Run, history: np.ndarray) -> Mapping[str
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return how canaries audit the models: clipped like updates, in a mean that has the noise of the round's clients."""
+    """Return how canaries audit the models: clipped like updates, in a mean that has the noise
+    of the round's clients.
+    """
     every = _server_noise.audit_every(config, run)
     return CanaryPlan(every, config.clip, config.neighboring == "replace_one") if every else None
 
@@ -183,10 +241,12 @@ def _most(outcome: Outcome) -> int:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the largest epsilon of a client at ``delta``, towards everybody and towards those who see models alone.
+    """Return the largest epsilon of a client at ``delta``, towards everybody and towards those
+    who see models alone.
 
-    Both are None where none holds, and ``guarantee`` says why. A sum hides the single updates, and so does a server
-    optimizer, which reads their mean; whatever reads every update makes no mean of them. Canaries audit the second.
+    Both are None where none holds, and ``guarantee`` says why. A sum hides the single updates, and
+    so does a server optimizer, which reads their mean; whatever reads every update makes no mean of
+    them. Canaries audit the second.
     """
     stated = _account(config, run, outcome)
     opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
@@ -204,7 +264,9 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     if run.aggregation.module.NEEDS == "mean" and most:
         metrics["epsilon_models"] = epsilon_of_models(config, outcome.history)
     if config.noise == "secret":
-        metrics["guarantee_events"] = accounting.ledger([_event(config)] * most, RELATIONS[config.neighboring][1])
+        metrics["guarantee_events"] = accounting.ledger(
+            [_event(config)] * most, RELATIONS[config.neighboring][1]
+        )
     return metrics
 
 
@@ -214,11 +276,17 @@ def sense(config: Config) -> str:
 
 
 def remark(config: Config, run: Run) -> str:
-    """Return the epsilon that a plan of ``run`` comes to, and what it holds for; or why none is stated."""
+    """Return the epsilon that a plan of ``run`` comes to, and what it holds for; or why none is
+    stated.
+    """
     if reason := refusal(config, run):
         return f"local_dp states no epsilon: {reason.removeprefix('none: ')}"
     epsilon = accounting.rounded_up(epsilon_after(config, run.rounds))
-    times = f"all {run.rounds} rounds" if run.participation == "all" else f"as many as {run.rounds} rounds"
+    times = (
+        f"all {run.rounds} rounds"
+        if run.participation == "all"
+        else f"as many as {run.rounds} rounds"
+    )
     return f"local_dp: epsilon {epsilon:g} of a client that sends in {times}, towards {AGAINST}"
 
 

@@ -1,8 +1,9 @@
 """No protection: updates and models are used as they are.
 
-Nothing is claimed, so an audit by canaries refutes nothing. What it finds is the honest figure beside the claims of other
-runs: the epsilon at delta 1e-5 of what the models leave to be told of a client whose update is as long as the median one
-and points in one random direction (`algorithms.engine.canary_audit`). It is large.
+Nothing is claimed, so an audit by canaries refutes nothing. What it finds is the honest figure
+beside the claims of other runs: the epsilon at delta 1e-5 of what the models leave to be told of a
+client whose update is as long as the median one and points in one random direction
+(`algorithms.engine.canary_audit`). It is large.
 """
 
 from __future__ import annotations
@@ -40,18 +41,24 @@ def bound(config: Config, norms: Doubles) -> Doubles:
     return np.ones(len(norms))
 
 
-def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
+def release(
+    config: Config, params: Floats, received: ClientUpdates, noise: Normals | None
+) -> tuple[Floats, Metrics]:
     """Return the parameters [d] unchanged, and no metrics."""
     return params, {}
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return how canaries audit the models, each as long as the round's median update; None if they do not."""
+    """Return how canaries audit the models, each as long as the round's median update; None if
+    they do not.
+    """
     every = _server_noise.audit_every(config, run)
     return CanaryPlan(every, norm=None) if every else None
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return why no client has a guarantee, and what canaries found, beside which there is no claim."""
+    """Return why no client has a guarantee, and what canaries found, beside which there is no
+    claim.
+    """
     audit = finding.metrics(outcome.canaries, DELTA, {}, sampled=run.participation != "all")
     return {"guarantee": "none: updates are neither clipped nor noised", **audit}

@@ -1,4 +1,6 @@
-"""The ``training`` slot: how a client trains; `algorithms.engine` runs it, because that needs torch."""
+"""The ``training`` slot: how a client trains; `algorithms.engine` runs it, because that needs
+torch.
+"""
 
 from algorithms.interfaces import TrainingContract
 

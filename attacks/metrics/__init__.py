@@ -1,1 +1,3 @@
-"""The arithmetic of attack metrics: success of membership inference, and disparity of exposure among clients."""
+"""The arithmetic of attack metrics: success of membership inference, and disparity of exposure
+among clients.
+"""

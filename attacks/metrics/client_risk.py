@@ -1,11 +1,14 @@
-"""The risk of clients, how well an attack tells a client's own examples from others, and what it would be by chance.
+"""The risk of clients, how well an attack tells a client's own examples from others, and what it
+would be by chance.
 
-A model's risk is an average over all who train it. A client's own risk is measured on its examples, under the model that
-it uses; that of a group, on the examples of all its clients, whichever models they use.
+A model's risk is an average over all who train it. A client's own risk is measured on its examples,
+under the model that it uses; that of a group, on the examples of all its clients, whichever models
+they use.
 
-By chance, which of the examples of a label are members is exchanged; what the attack says of each stays. So an attack that
-often says "member", or follows the label, is not taken for one that knows more, or less, than that. Of m_y members and n_y
-non-members with label y it calls s_y members, of which by chance H_y were trained on:
+By chance, which of the examples of a label are members is exchanged; what the attack says of each
+stays. So an attack that often says "member", or follows the label, is not taken for one that knows
+more, or less, than that. Of m_y members and n_y non-members with label y it calls s_y members, of
+which by chance H_y were trained on:
 
     H_y ~ Hypergeometric(m_y + n_y, m_y, s_y)       independent of each other
     TPR = sum_y H_y / m,    TNR = 1 - sum_y (s_y - H_y) / n,    accuracy = (TPR + TNR) / 2
@@ -57,15 +60,20 @@ class Attacked:
     @property
     def accuracy(self) -> float:
         """(TPR + TNR) / 2; NaN without members or with fewer than ten non-members."""
-        return NAN if (~self.member).sum() < FEWEST_NONMEMBERS else balanced_accuracy(self.score, self.member)
+        return (
+            NAN
+            if (~self.member).sum() < FEWEST_NONMEMBERS
+            else balanced_accuracy(self.score, self.member)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class ClientRisks:
-    """The attack's rates on the examples of each client, [clients] each; NaN where nothing was measured.
+    """The attack's rates on the examples of each client, [clients] each; NaN where nothing was
+    measured.
 
-    ``tnr`` is of the non-members that look like the client's examples or, if they are fewer than ten, like its
-    peers'.
+    ``tnr`` is of the non-members that look like the client's examples or, if they are fewer than
+    ten, like its peers'.
     """
 
     tpr: Doubles
@@ -78,7 +86,9 @@ class ClientRisks:
 
 
 def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
-    """Compute the risk of each client; equal ``peers`` [clients] look alike and use the same model."""
+    """Compute the risk of each client; equal ``peers`` [clients] look alike and use the same
+    model.
+    """
 
     def count(chosen: Bools) -> Ints:
         return np.bincount(attacked.client[chosen & (attacked.client >= 0)], minlength=len(peers))
@@ -98,12 +108,16 @@ def _share(part: Ints, whole: Ints) -> Doubles:
 
 
 def worst_client_by_chance(attacked: Attacked, peers: Ints) -> float:
-    """Compute the expected largest risk of a client: the mean over `EXCHANGES` exchanges; NaN without any risk.
+    """Compute the expected largest risk of a client: the mean over `EXCHANGES` exchanges; NaN
+    without any risk.
 
     What the attack says is exchanged among the examples of a label that peers have, members or not.
     """
     attacked = attacked[attacked.client >= 0]
-    worst, rng = [], np.random.default_rng(0)  # always the same numbers, so that rounds can be compared
+    worst, rng = (
+        [],
+        np.random.default_rng(0),
+    )  # always the same numbers, so that rounds can be compared
     for order in exchanged(_alike(attacked, peers), EXCHANGES, rng):
         risk = client_risks(replace(attacked, score=attacked.score[order]), peers).risk
         worst.append(risk[~np.isnan(risk)].max(initial=-np.inf))
@@ -111,9 +125,13 @@ def worst_client_by_chance(attacked: Attacked, peers: Ints) -> float:
 
 
 def accuracy_by_chance(attacked: Attacked, peers: Ints) -> float:
-    """Compute the expected accuracy if memberships are exchanged among the examples of a label that peers have."""
+    """Compute the expected accuracy if memberships are exchanged among the examples of a label
+    that peers have.
+    """
     alike = _alike(attacked, peers)
-    return worst_by_chance(counted(replace(attacked, label=alike), int(alike.max(initial=0)) + 1)[None])
+    return worst_by_chance(
+        counted(replace(attacked, label=alike), int(alike.max(initial=0)) + 1)[None]
+    )
 
 
 def _alike(attacked: Attacked, peers: Ints) -> Ints:
@@ -123,13 +141,16 @@ def _alike(attacked: Attacked, peers: Ints) -> Ints:
 
 
 def counted(attacked: Attacked, labels: int) -> Ints:
-    """Count members, non-members, and examples that are called members, of each label: [labels, 3]."""
+    """Count members, non-members, and examples that are called members, of each label: [labels,
+    3].
+    """
     rows = attacked.member, ~attacked.member, attacked.score >= 0
     return np.stack([np.bincount(attacked.label[row], minlength=labels) for row in rows], axis=1)
 
 
 def exceeded_by_chance(counts: Ints, limit: ArrayLike) -> Doubles:
-    """Compute the probability [...] of an accuracy strictly above ``limit`` [...] by chance, from `counted` [labels, 3].
+    """Compute the probability [...] of an accuracy strictly above ``limit`` [...] by chance,
+    from `counted` [labels, 3].
 
     NaN where the limit is, and everywhere without members or non-members.
 
@@ -144,11 +165,12 @@ def exceeded_by_chance(counts: Ints, limit: ArrayLike) -> Doubles:
 
 
 def worst_by_chance(counts: Ints) -> float:
-    """Compute the expected largest accuracy over models by chance, from `counted` of each, [models, labels, 3].
+    """Compute the expected largest accuracy over models by chance, from `counted` of each,
+    [models, labels, 3].
 
-    Models without members or non-members do not count; without any other it is NaN. Of one model it is the expected
-    accuracy. Several are taken to be independent: if they are asked about the same non-members, their accuracies rise
-    and fall together, and the largest is smaller.
+    Models without members or non-members do not count; without any other it is NaN. Of one model it
+    is the expected accuracy. Several are taken to be independent: if they are asked about the same
+    non-members, their accuracies rise and fall together, and the largest is smaller.
 
     >>> worst_by_chance(np.array([[[1, 1, 1]], [[1, 1, 1]]]))  # 1 with probability 3/4, else 0
     0.75
@@ -164,7 +186,9 @@ def worst_by_chance(counts: Ints) -> float:
 
 
 def _distribution(counts: Ints) -> tuple[Doubles, Doubles]:
-    """Return the accuracies by chance, ascending, and their probabilities; none without members or non-members."""
+    """Return the accuracies by chance, ascending, and their probabilities; none without members
+    or non-members.
+    """
     members, others, called = counts.sum(axis=0).tolist()
     if min(members, others) < 1:
         return np.empty(0), np.empty(0)
@@ -186,17 +210,23 @@ def _log_choose(n: int, k: ArrayLike) -> Doubles:
 
 
 def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[str, Doubles]:
-    """Compute AUC and TPR at 1 and 0.1 % FPR in each of `EXCHANGES` exchanges of who is a member among a label's examples.
+    """Compute AUC and TPR at 1 and 0.1 % FPR in each of `EXCHANGES` exchanges of who is a member
+    among a label's examples.
 
-    The mean AUC is 0.5 where members and non-members have the same labels, or scores do not follow them. Each is
-    [exchanges], NaN where `membership.measure` has none, so that means over models are of the same ones.
+    The mean AUC is 0.5 where members and non-members have the same labels, or scores do not follow
+    them. Each is [exchanges], NaN where `membership.measure` has none, so that means over models
+    are of the same ones.
     """
     values = membership.measure(attacked.score, attacked.member)
     members = attacked.member[exchanged(attacked.label, EXCHANGES, rng)]
     m, n = int(attacked.member.sum()), int((~attacked.member).sum())
     found = dict.fromkeys(("auc", *membership.LIMITS), np.full(EXCHANGES, NAN))
     if not np.isnan(values["auc"]):
-        found["auc"] = np.asarray((members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n))
+        found["auc"] = np.asarray(
+            (members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n)
+        )
     known = [name for name in membership.LIMITS if not np.isnan(values[name])]
     fpr, tpr = membership.roc(attacked.score, members) if known else (members, members)
-    return found | {name: tpr.max(axis=1, where=fpr <= membership.LIMITS[name], initial=0.0) for name in known}
+    return found | {
+        name: tpr.max(axis=1, where=fpr <= membership.LIMITS[name], initial=0.0) for name in known
+    }

@@ -1,4 +1,6 @@
-"""The final metrics of an attack that measures round by round: means over its rounds, or its last values."""
+"""The final metrics of an attack that measures round by round: means over its rounds, or its
+last values.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,28 @@ from algorithms.interfaces import Metrics, Outcome
 
 
 def defined(outcome: Outcome, metric: str) -> list[float]:
-    """Return the values of a metric in the attacked rounds of a run, without those that are undefined."""
-    return [row[metric] for row in outcome.rows if row.get(metric) is not None and np.isfinite(row[metric])]
+    """Return the values of a metric in the attacked rounds of a run, without those that are
+    undefined.
+    """
+    return [
+        row[metric]
+        for row in outcome.rows
+        if row.get(metric) is not None and np.isfinite(row[metric])
+    ]
 
 
 def means_over_rounds(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
-    """Return the mean of each metric over the rounds in which it is defined; None if there are none."""
+    """Return the mean of each metric over the rounds in which it is defined; None if there are
+    none.
+    """
     values_of = {metric: defined(outcome, metric) for metric in metrics}
-    return {metric: float(np.mean(values)) if values else None for metric, values in values_of.items()}
+    return {
+        metric: float(np.mean(values)) if values else None for metric, values in values_of.items()
+    }
 
 
 def last_values(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
-    """Return the last defined value of each metric, of attacks whose rounds add up; None if there is none."""
+    """Return the last defined value of each metric, of attacks whose rounds add up; None if
+    there is none.
+    """
     return {metric: next(reversed(defined(outcome, metric)), None) for metric in metrics}

@@ -1,4 +1,5 @@
-"""Statistics of k pairs of scores: each pair has one score under IN and one under OUT, and shares its randomness.
+"""Statistics of k pairs of scores: each pair has one score under IN and one under OUT, and
+shares its randomness.
 
     AUC          P(a score under IN > one under OUT of another pair), ties half (Mann and Whitney 1947): what an attacker
                  can do who sees one model. Scores of one pair are never compared, because they share the noise that
@@ -15,8 +16,9 @@
                  two kinds of scores spread unequally, and the second alone 0.5 near 0 and 1
     advantage    |2 AUC - 1|: an attacker whose AUC is near 0 decides the other way round and succeeds as well
 
-In simulations of normal scores with an AUC of 0.5 to 0.95 the intervals cover 0.94 to 1 at 8, 16 and 32 pairs
-(``tests/attacks/test_attacks_paired.py``); for scores of another kind they may cover a little less.
+In simulations of normal scores with an AUC of 0.5 to 0.95 the intervals cover 0.94 to 1 at 8, 16
+and 32 pairs (``tests/attacks/test_attacks_paired.py``); for scores of another kind they may cover a
+little less.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ BISECTIONS = 60
 
 
 def auc(ins: Doubles, outs: Doubles) -> float:
-    """Return the probability that a score under IN [k >= 2] is above one under OUT of another pair, ties half.
+    """Return the probability that a score under IN [k >= 2] is above one under OUT of another
+    pair, ties half.
 
     >>> auc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
     0.5
@@ -45,23 +48,31 @@ def auc(ins: Doubles, outs: Doubles) -> float:
 
 
 def _wins(ins: Doubles, outs: Doubles) -> Doubles:
-    """Return [k, k]: 1 where the row's score under IN is above the column's under OUT, 0.5 where equal; diagonal 0."""
+    """Return [k, k]: 1 where the row's score under IN is above the column's under OUT, 0.5 where
+    equal; diagonal 0.
+    """
     wins: Doubles = (ins[:, None] > outs) + 0.5 * (ins[:, None] == outs)
     np.fill_diagonal(wins, 0.0)
     return wins
 
 
 def swap_law(ins: Doubles, outs: Doubles) -> tuple[Doubles, Doubles, float]:
-    """Return the law of the AUC of scores [k] if IN and OUT are swapped at random within every pair.
+    """Return the law of the AUC of scores [k] if IN and OUT are swapped at random within every
+    pair.
 
     These are possible values of AUC - 1/2, their probabilities, and the value without any swap.
     """
     pooled, k = np.concatenate([ins, outs]), len(ins)
-    below = (pooled[:, None] > pooled).sum(axis=1) + (pooled[:, None] >= pooled).sum(axis=1)  # ties count half
-    # Twice c_i: twice the scores below in_i, less twice those below out_i, without the two of the pair itself.
+    below = (pooled[:, None] > pooled).sum(axis=1) + (pooled[:, None] >= pooled).sum(
+        axis=1
+    )  # ties count half
+    # Twice c_i: twice the scores below in_i, less twice those below out_i, without the two of the
+    # pair itself.
     steps = below[:k] - below[k:] - 2 * np.sign(ins - outs).astype(np.int64)
     largest = int(np.abs(steps).sum())
-    law = np.zeros(2 * largest + 1)  # of the sum of the steps with random signs, from -largest to largest
+    law = np.zeros(
+        2 * largest + 1
+    )  # of the sum of the steps with random signs, from -largest to largest
     law[largest] = 1.0
     for step in np.abs(steps[steps != 0]).tolist():
         moved = np.zeros_like(law)
@@ -83,13 +94,17 @@ def swap_p(ins: Doubles, outs: Doubles) -> float:
 
 
 def null_advantage(ins: Doubles, outs: Doubles) -> float:
-    """Return the expected |2 AUC - 1| under random swaps within pairs; arguments as in `swap_law`."""
+    """Return the expected |2 AUC - 1| under random swaps within pairs; arguments as in
+    `swap_law`.
+    """
     values, law, _ = swap_law(ins, outs)
     return float((2 * np.abs(values) * law).sum())
 
 
 def interval(ins: Doubles, outs: Doubles) -> tuple[float, float]:
-    """Return the 95 % interval of the AUC over pairs, which holds the AUC; arguments as in `swap_law`."""
+    """Return the 95 % interval of the AUC over pairs, which holds the AUC; arguments as in
+    `swap_law`.
+    """
     from scipy.special import expit, stdtrit
 
     area, k = auc(ins, outs), len(ins)
@@ -98,7 +113,10 @@ def interval(ins: Doubles, outs: Doubles) -> tuple[float, float]:
         return low, high
     wins = _wins(ins, outs) / (k - 1)
     spread = (wins.sum(axis=1) + wins.sum(axis=0)).std(ddof=1) / sqrt(k)
-    middle, half = log(area / (1 - area)), float(stdtrit(k - 1, 0.975)) * spread / (area * (1 - area))
+    middle, half = (
+        log(area / (1 - area)),
+        float(stdtrit(k - 1, 0.975)) * spread / (area * (1 - area)),
+    )
     return min(low, float(expit(middle - half))), max(high, float(expit(middle + half)))
 
 
@@ -110,7 +128,9 @@ def score_interval(area: float, k: int) -> tuple[float, float]:
     """
 
     def end(limit: float) -> float:
-        """Bisect between the AUC, which is in the interval, and ``limit``, 0 or 1, which is not unless it is the AUC."""
+        """Bisect between the AUC, which is in the interval, and ``limit``, 0 or 1, which is not
+        unless it is the AUC.
+        """
         inside, outside = area, limit
         for _ in range(BISECTIONS if area != limit else 0):
             theta = (inside + outside) / 2
@@ -125,14 +145,17 @@ def score_interval(area: float, k: int) -> tuple[float, float]:
 
 
 def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
-    """Return the balanced accuracy on every second pair, with a threshold and a direction chosen on the others.
+    """Return the balanced accuracy on every second pair, with a threshold and a direction chosen
+    on the others.
 
     It is NaN for fewer than `FEWEST_CERTIFYING` pairs.
     """
     if len(ins) < FEWEST_CERTIFYING:
         return NAN
     sign, threshold = _decision(ins[::2], outs[::2])
-    return float(((sign * ins[1::2] >= threshold).mean() + (sign * outs[1::2] < threshold).mean()) / 2)
+    return float(
+        ((sign * ins[1::2] >= threshold).mean() + (sign * outs[1::2] < threshold).mean()) / 2
+    )
 
 
 def _decision(ins: Doubles, outs: Doubles) -> tuple[float, float]:
@@ -160,9 +183,11 @@ def least_p(k: int) -> float:
 
 
 def most_epsilon(k: int) -> float:
-    """Return the largest epsilon that k models of either kind can certify at 95 %, if a threshold makes no error.
+    """Return the largest epsilon that k models of either kind can certify at 95 %, if a
+    threshold makes no error.
 
-    The classic bound (`algorithms.auditing.bounds`) for no error among k of either kind, at delta 0.
+    The classic bound (`algorithms.auditing.bounds`) for no error among k of either kind, at delta
+    0.
 
     >>> [round(most_epsilon(k), 2) for k in (16, 32, 64, 100, 1000)]
     [1.35, 2.1, 2.82, 3.28, 5.6]
@@ -171,7 +196,9 @@ def most_epsilon(k: int) -> float:
 
 
 def epsilon(ins: Doubles, outs: Doubles) -> Estimate:
-    """Estimate the epsilon at delta 1e-5 that the AUC comes to, with its interval from eight pairs on."""
+    """Estimate the epsilon at delta 1e-5 that the AUC comes to, with its interval from eight
+    pairs on.
+    """
     k = len(ins)
     low, high = interval(ins, outs) if k >= FEWEST else (NAN, NAN)
     return estimate_of_auc(auc(ins, outs), low, high, comparisons=k * (k - 1), either_way=True)
@@ -188,10 +215,12 @@ def null_epsilon(ins: Doubles, outs: Doubles) -> float:
 
 
 def certified_epsilon(ins: Doubles, outs: Doubles) -> float:
-    """Compute the epsilon at delta 1e-5 that the pairs certify at 95 %, whatever the scores' distribution.
+    """Compute the epsilon at delta 1e-5 that the pairs certify at 95 %, whatever the scores'
+    distribution.
 
-    Threshold and direction are chosen on every second pair, and errors are counted on the others, so that no more than
-    `most_epsilon` of half the pairs can be certified. It is NaN for fewer than `FEWEST_CERTIFYING` pairs.
+    Threshold and direction are chosen on every second pair, and errors are counted on the others,
+    so that no more than `most_epsilon` of half the pairs can be certified. It is NaN for fewer than
+    `FEWEST_CERTIFYING` pairs.
     """
     if len(ins) < FEWEST_CERTIFYING:
         return NAN

@@ -1,20 +1,24 @@
-"""How well an attack's scores tell members from non-members: measures with intervals, values by chance, and epsilons.
+"""How well an attack's scores tell members from non-members: measures with intervals, values by
+chance, and epsilons.
 
-An epsilon is that at delta 1e-5 of one example, averaged over the attacked ones, to be held against the claim for an
-example (``epsilon_example``) at the same delta, and not against that for a client. It is an estimate and certifies
-nothing: one model was trained, and no coin decided on its examples. ``epsilon_record_most`` says what so many examples
-could certify if coins had.
+An epsilon is that at delta 1e-5 of one example, averaged over the attacked ones, to be held against
+the claim for an example (``epsilon_example``) at the same delta, and not against that for a client.
+It is an estimate and certifies nothing: one model was trained, and no coin decided on its examples.
+``epsilon_record_most`` says what so many examples could certify if coins had.
 
-An estimate is never below 0, so that an attack that guesses has one above 0 on average. This is its value by chance:
+An estimate is never below 0, so that an attack that guesses has one above 0 on average. This is its
+value by chance:
 
     from the AUC     of U / (m n), with U Mann and Whitney's statistic of m members and n non-members: normal with
                      variance (m + n + 1) / (12 m n), or drawn where one side has fewer than 20 examples
     from the TPR     of X / m at a false positive rate of (k + 1) / (n + 1), X beta-binomial(m; k + 1, n - k): how many
                      members are above the (k + 1)-th highest of n non-members, k = floor(limit n)
 
-The false positive rate is the expected one of that threshold (`attacks.metrics.membership.tpr_by_chance`), not the
-limit, which is only what is seen. Scores are taken to be all different; ties lower what guessing gives. Where labels may tell
-of membership (`Success.draws`), it is the mean over 50 exchanges of who is a member among a label's examples instead.
+The false positive rate is the expected one of that threshold
+(`attacks.metrics.membership.tpr_by_chance`), not the limit, which is only what is seen. Scores are
+taken to be all different; ties lower what guessing gives. Where labels may tell of membership
+(`Success.draws`), it is the mean over 50 exchanges of who is a member among a label's examples
+instead.
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ PARTS = 1000  # equally probable parts of a normal distribution
 
 @dataclass(frozen=True, eq=False)
 class Success:
-    """The `membership.MEASURES` of scores of so many members and non-members, with 95 % intervals over examples."""
+    """The `membership.MEASURES` of scores of so many members and non-members, with 95 %
+    intervals over examples.
+    """
 
     values: Mapping[str, float]
     ranges: Mapping[str, Interval]
@@ -60,18 +66,26 @@ class Success:
         """Return a row for each measure."""
         drawn = {name: float(draws.mean()) for name, draws in self.draws.items()}
         chance = membership.by_chance(self.nonmembers) | drawn
-        return [Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN)) for name, v in self.values.items()]
+        return [
+            Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN))
+            for name, v in self.values.items()
+        ]
 
     def epsilons(self, subject: str) -> list[Measure]:
-        """Return rows for the epsilons of an example that these measures come to; what is not finite is NaN.
+        """Return rows for the epsilons of an example that these measures come to; what is not
+        finite is NaN.
 
-        ``epsilon_record`` is that of the AUC, ``epsilon_record_at_1_fpr`` (and ``_01``) that of the true positive rate
-        there, each with its interval.
+        ``epsilon_record`` is that of the AUC, ``epsilon_record_at_1_fpr`` (and ``_01``) that of the
+        true positive rate there, each with its interval.
         """
         comparisons, sizes = self.members * self.nonmembers, (self.members, self.nonmembers)
         estimate = estimate_of_auc(self.values["auc"], *self.ranges["auc"], comparisons=comparisons)
         drawn = "auc" in self.draws and not np.isnan(self.values["auc"])
-        chance = float(_of_aucs(self.draws["auc"], comparisons).mean()) if drawn else epsilon_of_auc_by_chance(*sizes)
+        chance = (
+            float(_of_aucs(self.draws["auc"], comparisons).mean())
+            if drawn
+            else epsilon_of_auc_by_chance(*sizes)
+        )
         estimates = {"epsilon_record": (estimate, chance)}
         for name, limit in LIMITS.items():
             if not np.isnan(self.values[name]):
@@ -85,7 +99,8 @@ class Success:
         rows = []
         for name, (estimate, chance) in estimates.items():
             value, low, high = (
-                end if np.isfinite(end) else NAN for end in (estimate.epsilon, estimate.low, estimate.high)
+                end if np.isfinite(end) else NAN
+                for end in (estimate.epsilon, estimate.low, estimate.high)
             )
             rows.append(Measure(subject, name, value, low, high, chance))
         return [*rows, Measure(subject, "epsilon_record_most", _certified_by_coins(sum(sizes)))]
@@ -93,7 +108,8 @@ class Success:
 
 @lru_cache(maxsize=1024)
 def epsilon_of_auc_by_chance(members: int, nonmembers: int) -> float:
-    """Return the expected ``epsilon_record`` of scores that do not depend on membership; NaN without either side.
+    """Return the expected ``epsilon_record`` of scores that do not depend on membership; NaN
+    without either side.
 
     >>> [round(epsilon_of_auc_by_chance(n, n), 2) for n in (100, 200, 1000)]
     [0.21, 0.14, 0.06]
@@ -104,19 +120,26 @@ def epsilon_of_auc_by_chance(members: int, nonmembers: int) -> float:
         return NAN
     pairs, (fewer, more) = members * nonmembers, sorted((members, nonmembers))
     if fewer < FEW:
-        # The scores of the smaller side divide those of the other into parts, all divisions being equally probable.
+        # The scores of the smaller side divide those of the other into parts, all divisions being
+        # equally probable.
         rng = np.random.default_rng([fewer, more])
         parts = rng.multinomial(more, rng.dirichlet(np.ones(fewer + 1), DRAWS))
-        auc, often = np.unique(parts @ np.arange(fewer + 1, dtype=np.float64) / pairs, return_counts=True)
+        auc, often = np.unique(
+            parts @ np.arange(fewer + 1, dtype=np.float64) / pairs, return_counts=True
+        )
     else:
         deviation = np.sqrt((members + nonmembers + 1) / (12 * pairs))
-        auc, often = 0.5 + deviation * ndtri((np.arange(PARTS) + 0.5) / PARTS), np.ones(PARTS, np.int64)
+        auc, often = (
+            0.5 + deviation * ndtri((np.arange(PARTS) + 0.5) / PARTS),
+            np.ones(PARTS, np.int64),
+        )
     return float(np.average(_of_aucs(auc, pairs), weights=often))
 
 
 @lru_cache(maxsize=1024)
 def epsilon_of_tpr_by_chance(members: int, nonmembers: int, limit: float) -> float:
-    """Return the expected epsilon from a TPR at a small false positive rate, of scores that do not depend on membership.
+    """Return the expected epsilon from a TPR at a small false positive rate, of scores that do
+    not depend on membership.
 
     A TPR of 1, whose epsilon is infinite, does not count.
 

@@ -1,8 +1,10 @@
-"""Bare PyTorch: two processes, each trains half of the clients in a plain loop; this one averages what they send.
+"""Bare PyTorch: two processes, each trains half of the clients in a plain loop; this one
+averages what they send.
 
     python bare_pytorch.py FOLDER [--channels-last]
 
-Weights and sums travel through shared memory, the cheapest way that PyTorch has. Nothing is evaluated.
+Weights and sums travel through shared memory, the cheapest way that PyTorch has. Nothing is
+evaluated.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ from work import read_examples, read_initial, read_work
 Arrays = dict[str, torch.Tensor]
 
 
-def train_share(folder: Path, channels_last: bool, first: int, sent: Arrays, total: Arrays, pipe: Any) -> None:
-    """A process of its own: every ``processes``-th client, from ``first`` on, whenever ``pipe`` asks for a round.
+def train_share(
+    folder: Path, channels_last: bool, first: int, sent: Arrays, total: Arrays, pipe: Any
+) -> None:
+    """A process of its own: every ``processes``-th client, from ``first`` on, whenever ``pipe``
+    asks for a round.
 
-    Writes the sum of the clients' weights times their examples into ``total`` and sends how many examples those were.
+    Writes the sum of the clients' weights times their examples into ``total`` and sends how many
+    examples those were.
     """
     torch.set_num_threads(1)
     work, examples = read_work(folder), read_examples(folder)
@@ -53,10 +59,16 @@ def main() -> None:
     torch.set_num_threads(1)
 
     work, context = read_work(options.folder), processes.get_context("spawn")
-    weights = {name: torch.from_numpy(array).share_memory_() for name, array in read_initial(options.folder).items()}
+    weights = {
+        name: torch.from_numpy(array).share_memory_()
+        for name, array in read_initial(options.folder).items()
+    }
     totals, pipes = [], []
     for first in range(work.processes):
-        total = {name: torch.zeros_like(array, dtype=torch.float64).share_memory_() for name, array in weights.items()}
+        total = {
+            name: torch.zeros_like(array, dtype=torch.float64).share_memory_()
+            for name, array in weights.items()
+        }
         mine, theirs = context.Pipe()
         arguments = (options.folder, options.channels_last, first, weights, total, theirs)
         context.Process(target=train_share, args=arguments, daemon=True).start()

@@ -1,14 +1,18 @@
-"""fedpriv as a sweep runs it: a Ray session, client actors, and a `Trial` that is advanced round by round.
+"""fedpriv as a sweep runs it: a Ray session, client actors, and a `Trial` that is advanced round
+by round.
 
     python fedpriv_trial.py FOLDER [--run RUN.json] [--data DIR] [--cache DIR] [--privacy NAME]
 
-FOLDER holds the work of all contenders. With ``--run`` its examples are left alone and the federation is the run's own, dealt
-from the data sets under ``--data``; ``--cache`` is where shadow models are kept. With ``--privacy`` the work is done under that
-component, and the seconds of its audit by canaries are a part of their own.
+FOLDER holds the work of all contenders. With ``--run`` its examples are left alone and the
+federation is the run's own, dealt from the data sets under ``--data``; ``--cache`` is where shadow
+models are kept. With ``--privacy`` the work is done under that component, and the seconds of its
+audit by canaries are a part of their own.
 
-What is left out of a sweep: Tune, which calls the trial, and MLflow, which hears of it in another process. What is in it and
-not in the other contenders': the tables, the saved state, and any evaluation that the engine makes between two rounds. The test
-examples are never evaluated (``evaluate_every`` is out of reach). An answer to ``round`` holds the seconds of each part.
+What is left out of a sweep: Tune, which calls the trial, and MLflow, which hears of it in another
+process. What is in it and
+not in the other contenders': the tables, the saved state, and any evaluation that the engine makes
+between two rounds. The test examples are never evaluated (``evaluate_every`` is out of reach). An
+answer to ``round`` holds the seconds of each part.
 """
 
 from __future__ import annotations
@@ -49,13 +53,24 @@ PARTS = ("_attack", "_train", "_spend", "_evaluate", "_record")
 def given(work: Work, examples: ClientExamples) -> dict[str, Any]:
     """The run that is the work of all contenders; every slot that is not named has its default."""
     each, split = len(examples.y) // examples.clients, {"minority_ratio": 0.5}
-    data = {"name": "digits", "clients": examples.clients, "examples_per_client": each, "split": split}
-    training = {name: getattr(work, name) for name in ("optimizer", "lr", "epochs", "batch_size", "precision")}
+    data = {
+        "name": "digits",
+        "clients": examples.clients,
+        "examples_per_client": each,
+        "split": split,
+    }
+    training = {
+        name: getattr(work, name)
+        for name in ("optimizer", "lr", "epochs", "batch_size", "precision")
+    }
     return {"data": data, "model": work.network, "training": training}
 
 
 def federation(work: Work, examples: ClientExamples) -> Federation:
-    """The examples of the work as fedpriv's data. One example stands for the test part, which is never looked at."""
+    """The examples of the work as fedpriv's data.
+
+    One example stands for the test part, which is never looked at.
+    """
     none, clients = Examples(examples.x[:0], examples.y[:0]), examples.clients
     return Federation(
         name=work.name,
@@ -75,7 +90,9 @@ def federation(work: Work, examples: ClientExamples) -> Federation:
 
 
 def flattened(arrays: dict[str, np.ndarray]) -> Weights:
-    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their channels last."""
+    """Named arrays of a torch module as fedpriv's vector, in which kernels lie with their
+    channels last.
+    """
     pieces = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array for array in arrays.values()]
     return Weights(np.concatenate([piece.ravel() for piece in pieces]), np.empty(0, np.float32))
 
@@ -106,7 +123,9 @@ class Clock:
 
 
 def stored() -> float:
-    """Bytes in Ray's object store, as the raylet last reported them (it does so several times a second)."""
+    """Bytes in Ray's object store, as the raylet last reported them (it does so several times a
+    second).
+    """
     name = "object_store_memory"
     return ray.cluster_resources()[name] - ray.available_resources().get(name, 0.0)
 
@@ -114,7 +133,11 @@ def stored() -> float:
 def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     """Start everything, then answer."""
     work = read_work(options.folder)
-    described = json.loads(options.run.read_text()) if options.run else given(work, read_examples(options.folder))
+    described = (
+        json.loads(options.run.read_text())
+        if options.run
+        else given(work, read_examples(options.folder))
+    )
     described |= {"privacy": options.privacy} if options.privacy else {}
     run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
     resources = Resources(client_actors=work.processes)
@@ -126,7 +149,9 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         shadows = ShadowTasks(place.shadow_options(group), resources.timeout_seconds)
         own = partition_data(run, options.data or Path()) if options.run else None
         data = ray.put(own or federation(work, read_examples(options.folder)))
-        setup = Setup("benchmark", [ray.put(run.to_dict()), data], options.cache or scratch / "cache")
+        setup = Setup(
+            "benchmark", [ray.put(run.to_dict()), data], options.cache or scratch / "cache"
+        )
         folder = Folder(scratch).trial("t")
         trial = Trial(run, TrialContext(setup, ray.get(data), clients, shadows, folder))
         if not options.run:
@@ -138,7 +163,10 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
             return {"parts": clock.taken()}
 
         def save(path: str) -> None:
-            np.savez(path, **{name.split(".", 1)[1]: array for name, array in trial.rounds.arrays().items()})
+            np.savez(
+                path,
+                **{name.split(".", 1)[1]: array for name, array in trial.rounds.arrays().items()},
+            )
 
         serve(out, {"round": round_, "save": save, "store": lambda _: {"bytes": stored()}})
         clients.stop()

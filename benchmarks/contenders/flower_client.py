@@ -1,6 +1,8 @@
-"""Flower's client, in a module of its own so that its actors import it once and keep what it has loaded.
+"""Flower's client, in a module of its own so that its actors import it once and keep what it has
+loaded.
 
-Better than the usual example, which builds a network and reads its data for every message: both are kept per process.
+Better than the usual example, which builds a network and reads its data for every message: both are
+kept per process.
 """
 
 from __future__ import annotations

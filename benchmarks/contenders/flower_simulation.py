@@ -1,9 +1,11 @@
-"""Flower's simulation on Ray: two client actors with a core each, its own FedAvg, evaluation switched off.
+"""Flower's simulation on Ray: two client actors with a core each, its own FedAvg, evaluation
+switched off.
 
     python flower_simulation.py FOLDER
 
-Runs in an environment of its own (`environments.py`). A round is one of its strategy's, from before it samples the clients to
-after it has averaged them; Flower polls for messages ten times a second, which is part of what its rounds cost.
+Runs in an environment of its own (`environments.py`). A round is one of its strategy's, from before
+it samples the clients to after it has averaged them; Flower polls for messages ten times a second,
+which is part of what its rounds cost.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ class OneAtATime(FedAvg):
 
     def __init__(self, clients: int, out: IO[str]) -> None:
         super().__init__(
-            fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients
+            fraction_train=1.0,
+            fraction_evaluate=0.0,
+            min_train_nodes=clients,
+            min_available_nodes=clients,
         )
         self.out, self.asked, self.arrays = out, requests(sys.stdin), None
 
@@ -46,17 +51,26 @@ class OneAtATime(FedAvg):
         for word, rest in self.asked:
             if word == "round":
                 return super().configure_train(server_round, arrays, config, grid)
-            np.savez(rest, **{name: array.numpy() for name, array in arrays.to_torch_state_dict().items()})
+            np.savez(
+                rest,
+                **{name: array.numpy() for name, array in arrays.to_torch_state_dict().items()},
+            )
             say(self.out, {})
         ray.shutdown()
         os._exit(0)  # Flower has no other way out of a run
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
-        """The weighted average. A client that failed ends the benchmark: Flower would go on without it."""
+        """The weighted average.
+
+        A client that failed ends the benchmark: Flower would go on without it.
+        """
         arrived = list(replies)
         failed = [reply.error.reason for reply in arrived if reply.has_error()]
         if failed or len(arrived) != self.min_train_nodes:
-            print(f"{len(arrived)} of {self.min_train_nodes} clients answered; {failed[:1]}", file=sys.stderr)
+            print(
+                f"{len(arrived)} of {self.min_train_nodes} clients answered; {failed[:1]}",
+                file=sys.stderr,
+            )
             os._exit(1)
         return super().aggregate_train(server_round, arrived)
 
@@ -67,12 +81,16 @@ def main() -> None:
     work, examples = read_work(folder), read_examples(folder)
     os.environ[flower_client.FOLDER] = str(folder)
     module = networks.build(work.network, examples.x.shape[1:], work.classes)
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in read_initial(folder).items()})
+    module.load_state_dict(
+        {name: torch.from_numpy(array) for name, array in read_initial(folder).items()}
+    )
     server = ServerApp()
 
     @server.main()
     def run(grid: Grid, context: Context) -> None:
-        OneAtATime(examples.clients, out).start(grid, ArrayRecord(module.state_dict()), num_rounds=ENDLESS)
+        OneAtATime(examples.clients, out).start(
+            grid, ArrayRecord(module.state_dict()), num_rounds=ENDLESS
+        )
 
     run_simulation(
         server_app=server,

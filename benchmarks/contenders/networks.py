@@ -1,4 +1,7 @@
-"""The three networks in plain PyTorch, for environments without fedpriv. A test holds them against fedpriv's own."""
+"""The three networks in plain PyTorch, for environments without fedpriv.
+
+A test holds them against fedpriv's own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ def build(network: str, shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def _mlp(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.ReLU(), nn.Linear(64, classes))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.ReLU(), nn.Linear(64, classes)
+    )
 
 
 def _mnist_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:

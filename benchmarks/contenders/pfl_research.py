@@ -1,9 +1,11 @@
-"""Apple's pfl-research: two ranks with a thread each, its own FedAvg weighted by examples, evaluation switched off.
+"""Apple's pfl-research: two ranks with a thread each, its own FedAvg weighted by examples,
+evaluation switched off.
 
     python pfl_research.py FOLDER
 
-Runs in an environment of its own (`environments.py`). Its users keep their batches, cut once and never shuffled, which is
-less work than the others do. The first of its rounds also evaluates every user; it is a warm-up round.
+Runs in an environment of its own (`environments.py`). Its users keep their batches, cut once and
+never shuffled, which is less work than the others do. The first of its rounds also evaluates every
+user; it is a warm-up round.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ ENDLESS = 10**9
 
 
 def start_ranks(processes: int) -> list[subprocess.Popen[str]]:
-    """Make this process rank 0 and start the others; must come before pfl is imported, which joins the group."""
+    """Make this process rank 0 and start the others; must come before pfl is imported, which
+    joins the group.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -47,8 +51,11 @@ def start_ranks(processes: int) -> list[subprocess.Popen[str]]:
     return others
 
 
-def turns(out: IO[str] | None, others: list[subprocess.Popen[str]], save: Callable[[str], None]) -> Callable[[], bool]:
-    """A function that waits until the next round may begin, on every rank; False where there is none.
+def turns(
+    out: IO[str] | None, others: list[subprocess.Popen[str]], save: Callable[[str], None]
+) -> Callable[[], bool]:
+    """A function that waits until the next round may begin, on every rank; False where there is
+    none.
 
     Rank 0, which has ``out``, hears of it from the coordinator and tells the others.
     """
@@ -103,11 +110,15 @@ def main() -> None:
     np.random.seed(0)  # every rank must draw the same users
     examples = read_examples(folder)
     module = networks.build(work.network, examples.x.shape[1:], work.classes)
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in read_initial(folder).items()})
+    module.load_state_dict(
+        {name: torch.from_numpy(array) for name, array in read_initial(folder).items()}
+    )
     module.loss = lambda x, y: cross_entropy(module(x), y)
     module.metrics = lambda x, y: {"loss": Weighted(module.loss(x, y).item() * len(y), len(y))}
     users = [
-        PyTorchTensorDataset(tuple(torch.from_numpy(array) for array in examples.of(client)), user_id=str(client))
+        PyTorchTensorDataset(
+            tuple(torch.from_numpy(array) for array in examples.of(client)), user_id=str(client)
+        )
         for client in range(examples.clients)
     ]
     optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[work.optimizer]
@@ -117,10 +128,14 @@ def main() -> None:
         central_optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
         amp_dtype=torch.bfloat16 if work.precision == "bf16" else None,
     )
-    federation = FederatedDataset(users.__getitem__, get_user_sampler("minimize_reuse", list(range(examples.clients))))
+    federation = FederatedDataset(
+        users.__getitem__, get_user_sampler("minimize_reuse", list(range(examples.clients)))
+    )
 
     def save(path: str) -> None:
-        np.savez(path, **{name: array.detach().numpy() for name, array in module.named_parameters()})
+        np.savez(
+            path, **{name: array.detach().numpy() for name, array in module.named_parameters()}
+        )
 
     class OneAtATime(TrainingProcessCallback):
         """Lets a round begin when it is asked for."""
@@ -137,10 +152,19 @@ def main() -> None:
             return not self.next_round(), Metrics()
 
     FederatedAveraging().run(
-        NNAlgorithmParams(ENDLESS, evaluation_frequency=ENDLESS, train_cohort_size=examples.clients, val_cohort_size=0),
+        NNAlgorithmParams(
+            ENDLESS,
+            evaluation_frequency=ENDLESS,
+            train_cohort_size=examples.clients,
+            val_cohort_size=0,
+        ),
         SimulatedBackend(federation, federation, postprocessors=[WeightByDatapoints()]),
         model,
-        NNTrainHyperParams(local_num_epochs=work.epochs, local_learning_rate=work.lr, local_batch_size=work.batch_size),
+        NNTrainHyperParams(
+            local_num_epochs=work.epochs,
+            local_learning_rate=work.lr,
+            local_batch_size=work.batch_size,
+        ),
         NNEvalHyperParams(local_batch_size=None),
         [OneAtATime()],
         send_metrics_to_platform=False,

@@ -1,7 +1,9 @@
-"""Local training as a researcher writes it in bare PyTorch: no framework, and nothing that only slows it down.
+"""Local training as a researcher writes it in bare PyTorch: no framework, and nothing that only
+slows it down.
 
-One module per process, filled for each client; examples in memory, no DataLoader; one permutation per epoch; an optimizer
-made anew for each client, because its state must not outlive the client. bare PyTorch and Flower's clients train with it.
+One module per process, filled for each client; examples in memory, no DataLoader; one permutation
+per epoch; an optimizer made anew for each client, because its state must not outlive the client.
+bare PyTorch and Flower's clients train with it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
 class PlainTraining:
-    """One process' module and examples. ``channels_last`` puts images and kernels into that memory format."""
+    """One process' module and examples.
+
+    ``channels_last`` puts images and kernels into that memory format.
+    """
 
     def __init__(self, work: Work, examples: ClientExamples, channels_last: bool = False) -> None:
         self.work, self.examples, self.channels_last = work, examples, channels_last
@@ -27,7 +32,9 @@ class PlainTraining:
         if channels_last:
             self.module = self.module.to(memory_format=torch.channels_last)
         self.autocast = (
-            partial(torch.autocast, "cpu", dtype=torch.bfloat16) if work.precision == "bf16" else nullcontext
+            partial(torch.autocast, "cpu", dtype=torch.bfloat16)
+            if work.precision == "bf16"
+            else nullcontext
         )
 
     @torch.no_grad()

@@ -1,4 +1,5 @@
-"""The work of a round as every contender reads it: a folder with the clients' examples and how they are trained on.
+"""The work of a round as every contender reads it: a folder with the clients' examples and how
+they are trained on.
 
     work.json                    the fields of `Work`
     x.npy, y.npy, offsets.npy    examples of all clients, client after client; offsets [clients + 1]
@@ -18,7 +19,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Work:
-    """How every client trains, in every round: ``epochs`` passes over its examples from the global weights.
+    """How every client trains, in every round: ``epochs`` passes over its examples from the
+    global weights.
 
     Attributes:
         network: a name in `networks`.
@@ -40,7 +42,9 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class ClientExamples:
-    """The examples ``x`` [n, ...] float32 and ``y`` [n] int64 of all clients; client i owns ``offsets[i]:offsets[i + 1]``."""
+    """The examples ``x`` [n, ...] float32 and ``y`` [n] int64 of all clients; client i owns
+    ``offsets[i]:offsets[i + 1]``.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -56,7 +60,9 @@ class ClientExamples:
         return self.x[mine], self.y[mine]
 
 
-def write(folder: Path, work: Work, examples: ClientExamples, initial: dict[str, np.ndarray]) -> None:
+def write(
+    folder: Path, work: Work, examples: ClientExamples, initial: dict[str, np.ndarray]
+) -> None:
     """Lay the work where the contenders find it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "work.json").write_text(json.dumps(asdict(work), indent=1))

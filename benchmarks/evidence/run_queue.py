@@ -1,11 +1,13 @@
-"""Works off ``queue.yaml``: runs what ``docs/measured`` lacks, and writes each trial's numbers there as soon as it has ended.
+"""Works off ``queue.yaml``: runs what ``docs/measured`` lacks, and writes each trial's numbers
+there as soon as it has ended.
 
     uv run python benchmarks/evidence/run_queue.py RESULTS [LINE ...]
 
-Start it in a clone of its own, so that no edit touches a running trial. It may be stopped at any time: the next call resumes.
-``NAME.parquet`` has the final metrics of the trials, ``NAME_rounds.parquet`` and ``NAME_clients.parquet`` their tables; ``run``
-is the resolved run, and ``commit`` (of the clone when the numbers are written down), ``torch`` and ``processor`` say what it
-was run with.
+Start it in a clone of its own, so that no edit touches a running trial. It may be stopped at any
+time: the next call resumes.
+``NAME.parquet`` has the final metrics of the trials, ``NAME_rounds.parquet`` and
+``NAME_clients.parquet`` their tables; ``run`` is the resolved run, and ``commit`` (of the clone
+when the numbers are written down), ``torch`` and ``processor`` say what it was run with.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class Line:
 
 def queue() -> list[Line]:
     """All runs, in their order."""
-    return [Line(**entry) for entry in yaml.safe_load((HERE / "queue.yaml").read_text(encoding="utf-8"))]
+    return [
+        Line(**entry) for entry in yaml.safe_load((HERE / "queue.yaml").read_text(encoding="utf-8"))
+    ]
 
 
 def loaded(line: Line) -> tuple[Sweep, set[str]]:
@@ -95,12 +99,18 @@ def append(file: Path, rows: pd.DataFrame) -> None:
 def processor() -> str:
     """The name of this machine's processor, and which of the extensions that matter here it has."""
     known = cpuinfo()
-    flags = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in known.get("flags", "").split()]
+    flags = [
+        flag
+        for flag in ("avx512f", "avx512_bf16", "amx_bf16")
+        if flag in known.get("flags", "").split()
+    ]
     return " ".join([known.get("model name", platform.machine()), *flags])
 
 
 def harvest(name: str, folder: Path, measured: Path = MEASURED) -> set[str]:
-    """Append the finished trials of a sweep's folder to the tables called ``name``; return the ids of all in the table."""
+    """Append the finished trials of a sweep's folder to the tables called ``name``; return the
+    ids of all in the table.
+    """
     import torch
 
     import fedpriv
@@ -115,9 +125,15 @@ def harvest(name: str, folder: Path, measured: Path = MEASURED) -> set[str]:
     finished = set(trials.loc[trials["status"] == "finished", "id"]) - known
     if finished:
         configs = read_results(folder).configs
-        trials = trials.assign(run=[json.dumps(configs.get(key) or {}, sort_keys=True) for key in trials["id"]])
+        trials = trials.assign(
+            run=[json.dumps(configs.get(key) or {}, sort_keys=True) for key in trials["id"]]
+        )
         commit = subprocess.run(
-            ["git", "rev-parse", "--short=10", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=True
+            ["git", "rev-parse", "--short=10", "HEAD"],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         for file, rows in (
             (measured / f"{name}_rounds.parquet", results.rounds),
@@ -135,7 +151,11 @@ def work(line: Line, results: Path) -> int:
     sweep, ids = loaded(line)
     name = sweep.name
     missing = ids - harvest(line.name, results / name)
-    print(f"{line.name}: {len(missing)} of {len(ids)} trials, about {line.hours} h for all; {line.decides}", flush=True)
+    print(
+        f"{line.name}: {len(missing)} of {len(ids)} trials, about {line.hours} h for all; "
+        f"{line.decides}",
+        flush=True,
+    )
     if not missing:
         return 0
     if missing == ids or (results / name).exists():
@@ -155,8 +175,12 @@ def work(line: Line, results: Path) -> int:
             command = [*RUN, str(file), "--set", PATIENCE, "--results", str(file.parent)]
             commands.append((line, command, file.parent / yaml.safe_load(text)["name"]))
     if len(commands) < len(missing):
-        raise SystemExit(f"{line.name}: --print-config shows {len(commands)} of the {len(missing)} missing trials")
-    # As many at a time as there are cores, each with results and a cache of its own, and one where nothing else may run.
+        raise SystemExit(
+            f"{line.name}: --print-config shows {len(commands)} of the {len(missing)} "
+            "missing trials"
+        )
+    # As many at a time as there are cores, each with results and a cache of its own, and one where
+    # nothing else may run.
     with ThreadPoolExecutor(1 if sweep.resources.concurrent_trials == 1 else local_cpus()) as pool:
         for code in pool.map(watched, *zip(*commands, strict=True)):
             if code:
@@ -186,7 +210,9 @@ def main() -> int:
     os.nice(10)
     sys.path.insert(0, str(CHECKOUT))
     for line in queue():
-        if (not options.lines or line.name in options.lines) and (code := work(line, options.results.resolve())):
+        if (not options.lines or line.name in options.lines) and (
+            code := work(line, options.results.resolve())
+        ):
             return code
     return 0
 

@@ -1,4 +1,6 @@
-"""What cells of a column hold, and what texts stand for: dates, numbers with signs, codes, lists."""
+"""What cells of a column hold, and what texts stand for: dates, numbers with signs, codes,
+lists.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ FEWEST_WITH_UNIT = 20  # numbers before the same unit; fewer are names, such as 
 
 
 def kind_of(column: pd.Series[Any]) -> str:
-    """Return whether a column holds numbers, truth values or texts; an empty text for anything else."""
+    """Return whether a column holds numbers, truth values or texts; an empty text for anything
+    else.
+    """
     import pandas as pd
 
     return KINDS.get(pd.api.types.infer_dtype(column, skipna=True), "")
@@ -83,7 +87,9 @@ def example(texts: pd.Series[Any], meaning: str) -> int:
 
 
 def is_compact_dates(column: pd.Series[Any]) -> bool:
-    """Return whether whole numbers are dates without signs between their parts, such as 20200131."""
+    """Return whether whole numbers are dates without signs between their parts, such as
+    20200131.
+    """
     values = column.dropna().drop_duplicates()
     in_range = values.between(1900_01, 2100_00_00_00_00_00) & (values % 1 == 0)
     return bool(len(values)) and bool(in_range.all()) and _compact(values.map("{:.0f}".format))
@@ -102,7 +108,9 @@ def plain(texts: pd.Series[Any]) -> pd.Series[bool]:
 
 
 def number_like(texts: pd.Series[Any]) -> pd.Series[bool]:
-    """Return which texts are numbers, [n]: plain ones, or with a percent or currency sign, thousands or a unit."""
+    """Return which texts are numbers, [n]: plain ones, or with a percent or currency sign,
+    thousands or a unit.
+    """
     marked = texts.astype(object).str.strip().str.fullmatch(f"{SIGNED}(?:{SIGN})?")
     likely = plain(texts) | (marked == True)  # noqa: E712 - what is missing is no number
     with_unit = numbers(texts).notna()

@@ -16,12 +16,39 @@ FEWEST_ROWS = 20  # of a column that can number the rows
 MOST_CODES = 20  # different texts of a column of codes, or among numbers
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 ROW_NUMBERS = (  # last words of names of columns that number the rows
-    "id", "index", "idx", "key", "number", "num", "no", "nr", "uuid", "guid", "row", "serial", "seq", "",
-)  # fmt: skip
+    "id",
+    "index",
+    "idx",
+    "key",
+    "number",
+    "num",
+    "no",
+    "nr",
+    "uuid",
+    "guid",
+    "row",
+    "serial",
+    "seq",
+    "",
+)
 PERSONS = (
-    "patient", "subject", "person", "customer", "client", "user", "participant", "member", "passenger",
-    "student", "employee", "mrn", "ssn", "subj", "pat", "cust",
-)  # fmt: skip
+    "patient",
+    "subject",
+    "person",
+    "customer",
+    "client",
+    "user",
+    "participant",
+    "member",
+    "passenger",
+    "student",
+    "employee",
+    "mrn",
+    "ssn",
+    "subj",
+    "pat",
+    "cust",
+)
 THINGS = ("account", "case", "record", "visit", "encounter", "admission", "sample", "study", "row")
 FOLD = re.compile(
     r"((cv|k|outer|inner)?folds?|(train|data|cv)?(test|val)?splits?|partitions?|subsets?)(id|no|nr|number|index)?"
@@ -58,11 +85,18 @@ def row_name(column: pd.Series[Any]) -> str:
         named = last.isdecimal() or re.fullmatch("[a-z]id", last)
         if named or last in (*ROW_NUMBERS, *PERSONS, *THINGS) or numbers_rows(column):
             return "it numbers the rows"
-        return "it rises from row to row, as row numbers do" if column.is_monotonic_increasing else ""
+        return (
+            "it rises from row to row, as row numbers do" if column.is_monotonic_increasing else ""
+        )
     levels = column.nunique()
     person = not {*name}.isdisjoint(PERSONS)
-    if person and ((levels > 2 and last in ROW_NUMBERS) or (levels > MOST_CODES and len(name) == 1)):
-        return f"it names whom a row is about (--subject {column.name} keeps all rows of one in one part)"
+    if person and (
+        (levels > 2 and last in ROW_NUMBERS) or (levels > MOST_CODES and len(name) == 1)
+    ):
+        return (
+            f"it names whom a row is about (--subject {column.name} keeps all rows of one in "
+            "one part)"
+        )
     return ""
 
 
@@ -79,14 +113,18 @@ def _differs(column: pd.Series[Any]) -> bool:
 
 
 def unlike_numbers(column: pd.Series[Any]) -> bool:
-    """Return whether each row has another whole number of equally many digits, as numbers of persons are."""
+    """Return whether each row has another whole number of equally many digits, as numbers of
+    persons are.
+    """
     if not _differs(column) or (column % 1 != 0).any() or column.min() < 1000:
         return False
     return len(f"{column.min():.0f}") == len(f"{column.max():.0f}")
 
 
 def parts(column: pd.Series[Any]) -> set[str]:
-    """Return the parts of the data, such as train and test, that the values of a column name; or none."""
+    """Return the parts of the data, such as train and test, that the values of a column name; or
+    none.
+    """
     named = _named(column)
     return named if "" not in named else set()
 
@@ -110,7 +148,9 @@ def is_fold(column: pd.Series[Any]) -> bool:
 
 
 def part_warning(column: pd.Series[Any], role: str) -> str:
-    """Return a warning if a column with a ``role``, or a feature, says in which part a row is; or ""."""
+    """Return a warning if a column with a ``role``, or a feature, says in which part a row is;
+    or "".
+    """
     name, says = str(column.name), "says"
     if len(parts(column)) < 2 and not is_fold(column):
         says = "may say"
@@ -119,6 +159,6 @@ def part_warning(column: pd.Series[Any], role: str) -> str:
             return ""
     use = f"the {role}" if role else "a feature"
     return (
-        f"warning: column {name} {says} in which part of the data a row is, and is {use}; data.part "
-        "divides the rows by such a column, data.drop leaves it out"
+        f"warning: column {name} {says} in which part of the data a row is, and is {use}; "
+        "data.part divides the rows by such a column, data.drop leaves it out"
     )

@@ -1,4 +1,6 @@
-"""What lies in a folder of a user's own: files and sub-folders, the parts train and test, and what is not read."""
+"""What lies in a folder of a user's own: files and sub-folders, the parts train and test, and
+what is not read.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ NAME_WITH_PART = re.compile(rf"(?i)({ANY_PART})[\W_]?(.+)|(.+?)[\W_]?({ANY_PART}
 
 
 def walked(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files and the folders below ``folder``, relative to it and sorted, without hidden ones.
+    """Return the files and the folders below ``folder``, relative to it and sorted, without
+    hidden ones.
 
-    Links are followed, but to no folder that they lie in. Raises DataError if a folder cannot be read, if something is
-    neither file nor folder, or if links lead in circles in too many ways.
+    Links are followed, but to no folder that they lie in. Raises DataError if a folder cannot be
+    read, if something is neither file nor folder, or if links lead in circles in too many ways.
     """
     files, folders = list[Path](), list[Path]()
     root = os.path.realpath(folder)
@@ -44,23 +47,34 @@ def walked(folder: Path) -> tuple[list[Path], list[Path]]:
                 folders.append(path)
                 waiting.append((path, around | {real}))
         if len(folders) > MOST_FOLDERS:
-            raise DataError(f"data.path: {folder} has more than {MOST_FOLDERS} folders; do links lead in circles?")
+            raise DataError(
+                f"data.path: {folder} has more than {MOST_FOLDERS} folders; do links lead "
+                "in circles?"
+            )
     return sorted(files), sorted(folders)
 
 
 def _entries(place: Path) -> list[os.DirEntry[str]]:
     try:
         entries = [entry for entry in os.scandir(place) if not entry.name.startswith(HIDDEN)]
-        unfit = [entry.path for entry in entries if not (entry.is_file() or entry.is_dir()) and os.path.exists(entry)]
+        unfit = [
+            entry.path
+            for entry in entries
+            if not (entry.is_file() or entry.is_dir()) and os.path.exists(entry)
+        ]
     except OSError as error:
         raise DataError(f"data.path: {place} cannot be read: {error.strerror}") from error
     if unfit:
-        raise DataError(f"data.path: {unfit[0]} is neither file nor folder (a pipe, a socket, a device); remove it")
+        raise DataError(
+            f"data.path: {unfit[0]} is neither file nor folder (a pipe, a socket, a "
+            "device); remove it"
+        )
     return entries
 
 
 def part_of(name: str) -> str:
-    """Return train, test or validation for a name of such a part in any usual spelling; empty for another name.
+    """Return train, test or validation for a name of such a part in any usual spelling; empty
+    for another name.
 
     >>> [part_of(name) for name in ("Training_set", "TEST", "val2017", "cat")]
     ['train', 'test', 'validation', '']
@@ -80,7 +94,11 @@ def parts(names: Iterable[str]) -> dict[str, str]:
     names = list(names)
     kinds = {name: part_of(name) for name in names}
     testing = "test" if "test" in kinds.values() else "validation"
-    found = {name: "train" if kind == "train" else "test" for name, kind in kinds.items() if kind in ("train", testing)}
+    found = {
+        name: "train" if kind == "train" else "test"
+        for name, kind in kinds.items()
+        if kind in ("train", testing)
+    }
     if set(found.values()) == set(PARTS):
         return found
     pairs = list(divided(names).values())
@@ -88,7 +106,8 @@ def parts(names: Iterable[str]) -> dict[str, str]:
 
 
 def divided(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return which of the ``names`` are train and test, by what they have in common beside the word of a part.
+    """Return which of the ``names`` are train and test, by what they have in common beside the
+    word of a part.
 
     >>> divided(["test_x", "train_x", "yTrain", "y"])
     {'x': {'train_x': 'train', 'test_x': 'test'}}
@@ -108,13 +127,19 @@ def divided(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def part_remarks(found: Mapping[str, str]) -> list[str]:
-    """Return which names ``found`` by `parts` are which part, as a sentence, where they are others than train and test."""
-    said = [f"{name} is the {'training' if part == 'train' else 'test'} part" for name, part in found.items()]
+    """Return which names ``found`` by `parts` are which part, as a sentence, where they are
+    others than train and test.
+    """
+    said = [
+        f"{name} is the {'training' if part == 'train' else 'test'} part"
+        for name, part in found.items()
+    ]
     return [", ".join(said)] if set(found) - set(PARTS) else []
 
 
 def unread(counts: Mapping[str, int], most: int = 8) -> list[str]:
-    """Return a sentence on what lies there and is not read, by ``counts`` of what it is; none if that is nothing.
+    """Return a sentence on what lies there and is not read, by ``counts`` of what it is; none if
+    that is nothing.
 
     >>> unread({"files in val": 1, ".gif in fish": 60})
     ['not read: 60 .gif in fish, 1 file in val']

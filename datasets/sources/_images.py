@@ -25,7 +25,13 @@ MODES = {"rgb": "RGB", "gray": "L"}
 
 def _square(value: Any) -> Any:
     """A single number stands for a square; YAML gives a list for a pair."""
-    return (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
+    return (
+        (value, value)
+        if isinstance(value, int)
+        else tuple(value)
+        if isinstance(value, list)
+        else value
+    )
 
 
 Side = Annotated[int, Field(ge=1, le=4096)]
@@ -35,17 +41,23 @@ class ImagesConfig(OwnFilesConfig):
     """How images become pixels."""
 
     size: Annotated[tuple[Side, Side], BeforeValidator(_square)] | None = Field(
-        None, description="[height, width] to which images are resized; null: all must have one size"
+        None,
+        description="[height, width] to which images are resized; null: all must have one size",
     )
     color: Literal["rgb", "gray"] = Field("rgb", description="channels: three or one")
-    standardize: bool = Field(True, description="pixels less the mean, by the deviation, of each channel")
+    standardize: bool = Field(
+        True, description="pixels less the mean, by the deviation, of each channel"
+    )
     statistics: StatisticsOf = inherited(StatisticsConfig, "statistics", standardize=True)
-    constants: Constants = inherited(StatisticsConfig, "constants", standardize=True, statistics="constants")
+    constants: Constants = inherited(
+        StatisticsConfig, "constants", standardize=True, statistics="constants"
+    )
 
 
 @contextmanager
 def opened(name: str, content: Path | bytes) -> Iterator[Image.Image]:
-    """Yield the image ``name`` from a file or its bytes, upright: turned as its EXIF orientation says.
+    """Yield the image ``name`` from a file or its bytes, upright: turned as its EXIF orientation
+    says.
 
     Raises DataError if it has more than 8 bits in a pixel or cannot be read, here or in the block.
     """
@@ -55,18 +67,28 @@ def opened(name: str, content: Path | bytes) -> Iterator[Image.Image]:
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(file) as image:
             if image.mode.startswith(("I", "F")):
-                raise ValueError(f"it has more than 8 bits in a pixel (mode {image.mode}); convert it to 8 bits")
+                raise ValueError(
+                    f"it has more than 8 bits in a pixel (mode {image.mode}); convert it to 8 bits"
+                )
             with suppress(Exception):  # damaged EXIF says nothing
                 ImageOps.exif_transpose(image, in_place=True)
             yield image
-    except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
-        raise DataError(f"data.path: the image {name} cannot be read: {' '.join(str(error).split())}") from error
+    except (
+        Exception
+    ) as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
+        raise DataError(
+            f"data.path: the image {name} cannot be read: {' '.join(str(error).split())}"
+        ) from error
 
 
-def decode(config: ImagesConfig, names: Sequence[str], content: Callable[[int], Path | bytes]) -> NDArray[np.uint8]:
-    """Return the pixels of images, uint8 [n, channels, height, width]; ``content`` returns the file or the bytes of one.
+def decode(
+    config: ImagesConfig, names: Sequence[str], content: Callable[[int], Path | bytes]
+) -> NDArray[np.uint8]:
+    """Return the pixels of images, uint8 [n, channels, height, width]; ``content`` returns the
+    file or the bytes of one.
 
-    Raises DataError if a file is no image, has more than 8 bits in a pixel, or (unless resized) another size than the first.
+    Raises DataError if a file is no image, has more than 8 bits in a pixel, or (unless resized)
+    another size than the first.
     """
     from PIL import Image
 
@@ -85,8 +107,8 @@ def decode(config: ImagesConfig, names: Sequence[str], content: Callable[[int], 
                 for file, (_, height, width) in ((names[0], x.shape[1:]), (name, pixels.shape))
             ]
             raise DataError(
-                f"data.size: the images have several heights and widths: {sizes[0]}, {sizes[1]}; write size: [height, "
-                "width] to resize them"
+                f"data.size: the images have several heights and widths: {sizes[0]}, "
+                f"{sizes[1]}; write size: [height, width] to resize them"
             )
         x[row] = pixels
     return x

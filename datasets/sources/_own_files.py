@@ -1,4 +1,6 @@
-"""What the sources of a user's own files have in common: the path, labels, clients, the test part, duplicates."""
+"""What the sources of a user's own files have in common: the path, labels, clients, the test
+part, duplicates.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,23 @@ GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """Raise a DataError that lists all ``problems``, one sentence in a line; do nothing if there is none."""
+    """Raise a DataError that lists all ``problems``, one sentence in a line; do nothing if there
+    is none.
+    """
     if lines := list(dict.fromkeys(problems)):
         raise DataError("\n".join(lines))
 
 
 def place(config: OwnFilesConfig, root: Path) -> Path:
-    """Return the file or folder that ``config`` names. Raises DataError if none is named or there is none."""
+    """Return the file or folder that ``config`` names.
+
+    Raises DataError if none is named or there is none.
+    """
     if not config.path:
-        raise DataError("data.path: is missing; it is the file or folder, relative to the folder of the sweep file")
+        raise DataError(
+            "data.path: is missing; it is the file or folder, relative to the folder of the "
+            "sweep file"
+        )
     try:
         path = root / Path(config.path).expanduser()
         neighbors = [file.name for file in path.parent.glob("*")]
@@ -56,7 +66,9 @@ def place(config: OwnFilesConfig, root: Path) -> Path:
 
 
 def called(row: int | str) -> str:
-    """Return what an example is called in a message: its name, or the number of its row, which counts from 1."""
+    """Return what an example is called in a message: its name, or the number of its row, which
+    counts from 1.
+    """
     return row if isinstance(row, str) else f"row {row + 1}"
 
 
@@ -101,7 +113,8 @@ class Division:
     Attributes:
         y: [n] classes from 0.
         class_names: the classes, in the order of their numbers.
-        owners: the client, the groups and the person of each example, as `Source` has them; empty: unknown.
+        owners: the client, the groups and the person of each example, as `Source` has them; empty:
+            unknown.
         test: [n] which examples are the test part.
         server: [n] which examples of the training part are the server's own; None: nobody says.
         remarks: sentences about them, as `Source` has them.
@@ -135,18 +148,22 @@ def divide(
 
     Args:
         config: the component's fields.
-        rows: [n] what is said of each example: ``label`` (numbers, truth values or texts) and, as texts, of ``client``,
-            ``group``, ``part`` (train or test) and ``subject`` (whom it is about) those that are known. The index is the
-            number of the row in the file, from 0, or the name of the example.
+        rows: [n] what is said of each example: ``label`` (numbers, truth values or texts) and, as
+            texts, of ``client``, ``group``, ``part`` (train or test) and ``subject`` (whom it is
+            about) those that are known. The index is the number of the row in the file, from 0, or
+            the name of the example.
         file: what the data set is called.
         where: by these names, where they stand, such as "column 'outcome'".
         key: the dotted key that chose the label.
         most: the most classes; None: as many as `labels` takes for classes.
 
     Raises:
-        DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided or alone.
+        DataError: labels, groups or parts are unfit; or a class has no training example, or a
+            subject is divided or alone.
     """
-    y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key, most)
+    y, class_names = labels(
+        rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key, most
+    )
     server = server_rows(rows)
     owner = _owners_beside(rows, server, where)
     about, subjects = numbered(rows["subject"]) if "subject" in rows else (None, ())
@@ -155,12 +172,14 @@ def divide(
         words = rows["part"].map(part_or_server)
         if len(wrong := rows["part"][~words.isin((*PARTS, SERVER))]):
             raise DataError(
-                f"data.part: {said} has {wrong.iloc[0]!r} in {called(wrong.index[0])}; train, test and server are allowed"
+                f"data.part: {said} has {wrong.iloc[0]!r} in {called(wrong.index[0])}; "
+                "train, test and server are allowed"
             )
         test = (words == "test").to_numpy(np.bool_)
         if about is not None and len(both := np.intersect1d(about[test], about[~test])):
             raise DataError(
-                f"data.part: {said} has the rows of {subjects[both[0]]!r} (of data.subject) in both parts, train and test"
+                f"data.part: {said} has the rows of {subjects[both[0]]!r} (of data.subject) "
+                "in both parts, train and test"
             )
     elif about is None:
         test = stratified.part(config.test_share, y, owner.get("subjects"))
@@ -169,8 +188,8 @@ def divide(
     if owner and "part" not in rows and not test.any():
         field, count = "data.client" if "client" in where else key, len(owner["subject_names"])
         raise DataError(
-            f"{field}: each of the {count} clients has one example, and needs two at least; name what several examples "
-            "share, or no client"
+            f"{field}: each of the {count} clients has one example, and needs two at least; "
+            "name what several examples share, or no client"
         )
     training = ~test if server is None else ~test & ~server
     for part, chosen in zip(PARTS, (training, test), strict=True):
@@ -178,14 +197,26 @@ def divide(
             raise DataError(f"data.part: {said} has no {part} example")
     _refuse_untrained(rows, y, class_names, test)
     remarks = _near_equal_names(class_names, owner)
-    return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test, server, remarks)
+    return Division(
+        y,
+        class_names,
+        owner if about is None else {**owner, "persons": about},
+        test,
+        server,
+        remarks,
+    )
 
 
-def _of_subjects(config: OwnFilesConfig, y: Ints, about: Ints, clients: Ints | None, file: str) -> Mask:
+def _of_subjects(
+    config: OwnFilesConfig, y: Ints, about: Ints, clients: Ints | None, file: str
+) -> Mask:
     """Draw a share of the subjects, stratified by their commonest class and first client."""
     _, first = np.unique(about, return_index=True)
     if len(first) < 2:
-        raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
+        raise DataError(
+            f"data.subject: {file} has one subject alone; two are needed at least, one for "
+            "each part"
+        )
     of_first = None if clients is None else clients[first]
     counted = np.ones(len(y), np.bool_) if of_first is None else clients == of_first[about]
     counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
@@ -196,12 +227,19 @@ def _of_subjects(config: OwnFilesConfig, y: Ints, about: Ints, clients: Ints | N
 def _near_equal_names(class_names: Sequence[str], owner: Mapping[str, Any]) -> tuple[str, ...]:
     """Name labels, clients and groups that are `near_equal`, a sentence for each kind."""
     clients, groups = owner.get("subject_names", ()), owner.get("group_names", ())
-    pairs = {"labels": near_equal(class_names), "clients": near_equal(clients), "groups": near_equal(groups)}
-    return tuple(f"warning: nearly equal {what}: {excerpt(alike)}" for what, alike in pairs.items() if alike)
+    pairs = {
+        "labels": near_equal(class_names),
+        "clients": near_equal(clients),
+        "groups": near_equal(groups),
+    }
+    return tuple(
+        f"warning: nearly equal {what}: {excerpt(alike)}" for what, alike in pairs.items() if alike
+    )
 
 
 def parts(column: pd.Series[str]) -> pd.Series[str]:
-    """Return train, test or validation for each row [n] of a column; of two parts, the second is test.
+    """Return train, test or validation for each row [n] of a column; of two parts, the second is
+    test.
 
     A column such as is_test says yes or no. Raises DataError for other texts.
     """
@@ -213,7 +251,9 @@ def parts(column: pd.Series[str]) -> pd.Series[str]:
         named = words.map(FLAGS).map({True: flag, False: other})
     if len(wrong := column[named == ""]):
         where = f"column {column.name!r} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}"
-        raise DataError(f"data.part: {where}; train and test are allowed, and validation, which is left out")
+        raise DataError(
+            f"data.part: {where}; train and test are allowed, and validation, which is left out"
+        )
     return named if (named == "test").any() else named.replace("validation", "test")
 
 
@@ -223,12 +263,16 @@ def flag_of(name: str) -> str:
     >>> [flag_of(name) for name in ("is_test", "isTrain", "test_mask", "test", "forest")]
     ['test', 'train', 'test', '', '']
     """
-    flag = re.fullmatch(r"(?:is|in|for)[-_ ]*(?P<of>.+)|(?P<part>.+?)[-_ ]*(?:flag|mask|indicator|set)", name.lower())
+    flag = re.fullmatch(
+        r"(?:is|in|for)[-_ ]*(?P<of>.+)|(?P<part>.+?)[-_ ]*(?:flag|mask|indicator|set)",
+        name.lower(),
+    )
     return part_of(flag["of"] or flag["part"]) if flag else ""
 
 
 def near_equal(names: Iterable[str]) -> list[str]:
-    """Return the pairs among ``names`` that may mean the same: but for case, space, period, form, zeros.
+    """Return the pairs among ``names`` that may mean the same: but for case, space, period,
+    form, zeros.
 
     >>> near_equal(["St. Mary", "st. mary ", "01", "1", "1.0", "<=50K", "<=50K.", "A1", "A 1"])
     ["'St. Mary' and 'st. mary '", "'01' and '1'", "'1' and '1.0'", "'<=50K' and '<=50K.'"]
@@ -242,7 +286,10 @@ def near_equal(names: Iterable[str]) -> list[str]:
         alike.setdefault(Decimal(text) if number else text, []).append(name)
     pairs = [pair for several in alike.values() for pair in itertools.pairwise(several)]
     seen = [len({unicodedata.normalize("NFKC", name) for name in pair}) == 2 for pair in pairs]
-    return [" and ".join(map(repr if differ else ascii, pair)) for pair, differ in zip(pairs, seen, strict=True)]
+    return [
+        " and ".join(map(repr if differ else ascii, pair))
+        for pair, differ in zip(pairs, seen, strict=True)
+    ]
 
 
 def _refuse_untrained(rows: pd.DataFrame, y: Ints, class_names: Sequence[str], test: Mask) -> None:
@@ -251,15 +298,22 @@ def _refuse_untrained(rows: pd.DataFrame, y: Ints, class_names: Sequence[str], t
         of_it = y == without[0]
         remedy = "leave the class out, or get more of it"
         if "part" in rows and not np.isin(y[test], y[~test]).any():
-            remedy = "so the test part is unlabeled, or has other classes; use the training part alone"
+            remedy = (
+                "so the test part is unlabeled, or has other classes; use the training part alone"
+            )
         raise DataError(
-            f"data.path: the class {class_names[without[0]]!r} has {of_it.sum()} examples (first: "
-            f"{called(rows.index[int(of_it.argmax())])}), none of them in the training part; {remedy}"
+            f"data.path: the class {class_names[without[0]]!r} has {of_it.sum()} examples "
+            f"(first: {called(rows.index[int(of_it.argmax())])}), none of them in the "
+            f"training part; {remedy}"
         )
 
 
-def _owners_beside(rows: pd.DataFrame, server: Mask | None, where: Mapping[str, str]) -> dict[str, Any]:
-    """Return the owners of the ``rows`` [n], of which those of the ``server`` [n] are nobody's; empty if none is named."""
+def _owners_beside(
+    rows: pd.DataFrame, server: Mask | None, where: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the owners of the ``rows`` [n], of which those of the ``server`` [n] are nobody's;
+    empty if none is named.
+    """
     if "client" not in rows:
         return {}
     named = rows if server is None else rows[~server]
@@ -287,10 +341,12 @@ def server_rows(rows: pd.DataFrame) -> Mask | None:
 def labels(
     values: NDArray[Any], rows: NDArray[Any], where: str, key: str, most: int | None = None
 ) -> tuple[Ints, tuple[str, ...]]:
-    """Return the class of each example [n], from 0 in the order of the values, and the names of the classes.
+    """Return the class of each example [n], from 0 in the order of the values, and the names of
+    the classes.
 
     Args:
-        values: [n] whole numbers, floats, truth values or texts (an array of objects), none of them missing.
+        values: [n] whole numbers, floats, truth values or texts (an array of objects), none of them
+            missing.
         rows: [n] their rows in the file, from 0, or the names of the examples.
         where: where they stand, such as "column 'outcome'".
         key: the dotted key that chose them.
@@ -308,28 +364,35 @@ def labels(
         if (unequal := values != np.rint(values)).any():
             row = int(unequal.argmax())
             raise DataError(
-                f"{key}: {where} is continuous: {called(rows[row])} has {values[row]:g}. Labels are classes, whole numbers or "
-                "texts: cut it into ranges first"
+                f"{key}: {where} is continuous: {called(rows[row])} has {values[row]:g}. "
+                "Labels are classes, whole numbers or texts: cut it into ranges first"
             )
         distinct, y = np.unique(values, return_inverse=True)
-        names = tuple(f"{value:.15g}" if isinstance(value, float) else str(value) for value in distinct.tolist())
+        names = tuple(
+            f"{value:.15g}" if isinstance(value, float) else str(value)
+            for value in distinct.tolist()
+        )
     most = most or min(MOST_CLASSES, max(20, len(values) // 10))
     if len(names) == 1:
-        raise DataError(f"{key}: {where} has one value alone, {names[0]}; there must be two classes or more")
+        raise DataError(
+            f"{key}: {where} has one value alone, {names[0]}; there must be two classes or more"
+        )
     if len(names) > most:
         raise DataError(
-            f"{key}: {where} has {len(names)} distinct values in {len(values)} rows (at most {most} are taken for "
-            "classes); choose another, or cut it into ranges first"
+            f"{key}: {where} has {len(names)} distinct values in {len(values)} rows (at most "
+            f"{most} are taken for classes); choose another, or cut it into ranges first"
         )
     return y.astype(np.int64), names
 
 
-def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: str = "") -> dict[str, Any]:
+def owners(
+    clients: Iterable[str], groups: Iterable[str] | None = None, where: str = ""
+) -> dict[str, Any]:
     """Return the client and the groups of each example, as `Source` has them.
 
-    ``clients`` [n] and ``groups`` [n] name those of each example (None: there are no groups), and ``where`` says where the
-    groups stand, such as "column 'country'". Raises DataError if a client has examples of two groups, or a group's name
-    cannot be part of a metric's name.
+    ``clients`` [n] and ``groups`` [n] name those of each example (None: there are no groups), and
+    ``where`` says where the groups stand, such as "column 'country'". Raises DataError if a client
+    has examples of two groups, or a group's name cannot be part of a metric's name.
     """
     subjects, names = numbered(clients)
     if groups is None:
@@ -337,37 +400,54 @@ def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: s
     of_row, group_names = numbered(groups)
     if unfit := [name for name in group_names if not GROUP.fullmatch(name)]:
         raise DataError(
-            f"data.group: {where} has {unfit[0]!r}; a group's name has up to 41 letters, digits, spaces, '_', '-', '.'"
+            f"data.group: {where} has {unfit[0]!r}; a group's name has up to 41 letters, "
+            "digits, spaces, '_', '-', '.'"
         )
     of_client = np.zeros(len(names), np.int64)
     of_client[subjects] = of_row
     if len(wrong := subjects[of_client[subjects] != of_row]):
-        several = [repr(group_names[group]) for group in np.unique(of_row[subjects == wrong[0]])[:3]]
+        several = [
+            repr(group_names[group]) for group in np.unique(of_row[subjects == wrong[0]])[:3]
+        ]
         raise DataError(
-            f"data.group: {where} must be the same in all examples of a client; those of {names[wrong[0]]!r} have "
-            f"{' and '.join(several)}"
+            f"data.group: {where} must be the same in all examples of a client; those of "
+            f"{names[wrong[0]]!r} have {' and '.join(several)}"
         )
-    return {"subjects": subjects, "subject_names": names, "subject_groups": of_client, "group_names": group_names}
+    return {
+        "subjects": subjects,
+        "subject_names": names,
+        "subject_groups": of_client,
+        "group_names": group_names,
+    }
 
 
 def distinct(
-    config: OwnFilesConfig, keys: Sequence[Hashable], division: Division, names: Sequence[str] | None = None
+    config: OwnFilesConfig,
+    keys: Sequence[Hashable],
+    division: Division,
+    names: Sequence[str] | None = None,
 ) -> Mask | slice:
-    """Return which examples [n] remain: all, or (``drop``) those that repeat no earlier one, by their ``keys`` [n].
+    """Return which examples [n] remain: all, or (``drop``) those that repeat no earlier one, by
+    their ``keys`` [n].
 
-    Each client drops its own repetitions: which examples it trains on must not depend on another client. An example of the
-    test part goes, too, if any client trains on a copy of it, unless it is its client's only one. ``names`` [n] are what the
-    examples are called in a message; None: by their row. Raises DataError if two are equal, and duplicates are refused.
+    Each client drops its own repetitions: which examples it trains on must not depend on another
+    client. An example of the
+    test part goes, too, if any client trains on a copy of it, unless it is its client's only one.
+    ``names`` [n] are what the examples are called in a message; None: by their row. Raises
+    DataError if two are equal, and duplicates are refused.
     """
     earlier = first_equal(keys)
     repeated: Mask = earlier < np.arange(len(earlier))
     if config.duplicates == "refuse" and repeated.any():
         row = int(repeated.argmax())
-        original, copy = (names[place] if names else f"row {place + 1}" for place in (earlier[row], row))
+        original, copy = (
+            names[place] if names else f"row {place + 1}" for place in (earlier[row], row)
+        )
         raise DataError(
-            f"data.duplicates: {repeated.sum()} of {len(repeated)} examples repeat earlier ones (first: {copy} equals "
-            f"{original}). A copy of a member among the non-members spoils membership inference: write duplicates: drop to "
-            "leave the repetitions out, or keep"
+            f"data.duplicates: {repeated.sum()} of {len(repeated)} examples repeat earlier "
+            f"ones (first: {copy} equals {original}). A copy of a member among the "
+            "non-members spoils membership inference: write duplicates: drop to leave the "
+            "repetitions out, or keep"
         )
     if config.duplicates != "drop" or not repeated.any():
         return slice(None)
@@ -380,7 +460,10 @@ def distinct(
         only = int(np.flatnonzero((clients == client) & division.test & kept)[0])
         fresh[only] = "subjects" in division.owners
     if not (fresh & division.test).any():
-        raise DataError("data.part: there is no test example other than copies of earlier ones (data.duplicates: drop)")
+        raise DataError(
+            "data.part: there is no test example other than copies of earlier ones "
+            "(data.duplicates: drop)"
+        )
     return fresh
 
 
@@ -394,7 +477,8 @@ def of_arrays(
     names: Sequence[str] | None = None,
     most: int | None = None,
 ) -> Source:
-    """Return the source of examples ``x`` [n, ...] without repetitions; the other arguments are those of `divide`.
+    """Return the source of examples ``x`` [n, ...] without repetitions; the other arguments are
+    those of `divide`.
 
     ``names`` [n] are what the examples are called in a message; None: by their row.
     """
@@ -416,12 +500,15 @@ def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:
         yield hashlib.blake2b(alike.data, digest_size=16).digest(), label
 
 
-def build(name: str, x: NDArray[Any], division: Division, config: StatisticsConfig | None = None) -> Source:
-    """Return the source, called ``name`` in messages, of examples in one array, uint8 or float32 [n, ...].
+def build(
+    name: str, x: NDArray[Any], division: Division, config: StatisticsConfig | None = None
+) -> Source:
+    """Return the source, called ``name`` in messages, of examples in one array, uint8 or float32
+    [n, ...].
 
-    The mean of each channel (axis 1) is subtracted, and the result is divided by its deviation (a channel that is constant in
-    the examples that give them is zero in all), as ``config`` says; None: they are left as they are. Raises DataError for unfit
-    constants.
+    The mean of each channel (axis 1) is subtracted, and the result is divided by its deviation (a
+    channel that is constant in the examples that give them is zero in all), as ``config`` says;
+    None: they are left as they are. Raises DataError for unfit constants.
     """
     statistics = None if config is None else config.prepared_by
     if statistics == "each_client":
@@ -435,7 +522,9 @@ def build(name: str, x: NDArray[Any], division: Division, config: StatisticsConf
     if division.server is not None:
         owners["server"] = np.flatnonzero(division.server[~test])
     classes = division.class_names
-    source = Source(name, len(classes), train, held_out, class_names=classes, remarks=division.remarks, **owners)
+    source = Source(
+        name, len(classes), train, held_out, class_names=classes, remarks=division.remarks, **owners
+    )
 
     def standardized(rows: Ints | slice) -> Source:
         mean, std = channel_statistics(train.x[rows])
@@ -452,7 +541,8 @@ def build(name: str, x: NDArray[Any], division: Division, config: StatisticsConf
 
 
 def standardized_by_client(x: NDArray[Any], division: Division) -> NDArray[np.float32]:
-    """Return examples [n, ...] less the mean of their client's training part, by its deviation, for each channel.
+    """Return examples [n, ...] less the mean of their client's training part, by its deviation,
+    for each channel.
 
     Raises DataError if nobody says whose an example is.
     """
@@ -470,21 +560,34 @@ def standardized_by_client(x: NDArray[Any], division: Division) -> NDArray[np.fl
 def owners_for_statistics(division: Division) -> Ints:
     """Return the client of each example [n]. Raises DataError if the data do not say it."""
     if "subjects" not in division.owners:
-        raise DataError("data.statistics: each_client needs data that say whose each example is; name data.client")
+        raise DataError(
+            "data.statistics: each_client needs data that say whose each example is; name "
+            "data.client"
+        )
     subjects: Ints = division.owners["subjects"]
     return subjects
 
 
-def constant_statistics(config: StatisticsConfig, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel as ``config`` gives them. Raises DataError if it does not."""
+def constant_statistics(
+    config: StatisticsConfig, channels: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel as ``config`` gives them.
+
+    Raises DataError if it does not.
+    """
     given = config.constants
     means, deviations = given.get("mean", []), given.get("deviation", [])
     numbers = [value for value in (*means, *deviations) if isinstance(value, int | float)]
     usable = len(means) == len(deviations) == channels and len(numbers) == 2 * channels
-    if not usable or set(given) != {"mean", "deviation"} or not np.all(np.asarray(numbers[channels:], np.float32) > 0):
+    if (
+        not usable
+        or set(given) != {"mean", "deviation"}
+        or not np.all(np.asarray(numbers[channels:], np.float32) > 0)
+    ):
         raise DataError(
-            f"data.constants: must be a mean and a deviation above 0 for each of {channels} channels, such as "
-            f"{{mean: {[0.5] * min(channels, 3)}, deviation: {[0.25] * min(channels, 3)}}}; got {given}"
+            f"data.constants: must be a mean and a deviation above 0 for each of {channels} "
+            f"channels, such as {{mean: {[0.5] * min(channels, 3)}, deviation: "
+            f"{[0.25] * min(channels, 3)}}}; got {given}"
         )
     return tuple(numbers[:channels]), tuple(numbers[channels:])
 
@@ -493,23 +596,30 @@ def refuse_lonely(config: StatisticsConfig) -> None:
     """Raise DataError where statistics are asked of a server that has no examples."""
     if config.prepared_by == "server" and config.shadow_size < FEWEST_OF_SERVER:
         raise DataError(
-            f"data.statistics: means, deviations, medians and categories are those of the server's own examples, and "
-            f"data.shadow_size leaves it {config.shadow_size} (at least {FEWEST_OF_SERVER}); raise that, or write "
-            "each_client, constants, or all_clients, which voids every epsilon"
+            "data.statistics: means, deviations, medians and categories are those of the "
+            f"server's own examples, and data.shadow_size leaves it {config.shadow_size} (at "
+            f"least {FEWEST_OF_SERVER}); raise that, or write each_client, constants, or "
+            "all_clients, which voids every epsilon"
         )
 
 
 def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel [n, channels, ...], pixels (uint8) scaled to [0, 1].
+    """Return mean and standard deviation of each channel [n, channels, ...], pixels (uint8)
+    scaled to [0, 1].
 
-    Computed in float64, a thousand examples at a time. The deviation of a constant channel is given as
-    infinite, by which all others' values become zero, too.
+    Computed in float64, a thousand examples at a time. The deviation of a constant channel is given
+    as infinite, by which all others' values become zero, too.
     """
     channels, scale = x.shape[1], 255.0 if x.dtype == np.uint8 else 1.0
     sums, squares, count = np.zeros(channels), np.zeros(channels), 0
-    center = x[0].astype(np.float64).reshape(channels, -1).mean(axis=1) / scale  # against cancellation
+    center = (
+        x[0].astype(np.float64).reshape(channels, -1).mean(axis=1) / scale
+    )  # against cancellation
     for start in range(0, len(x), 1000):
-        block = x[start : start + 1000].reshape(len(x[start : start + 1000]), channels, -1) / scale - center[:, None]
+        block = (
+            x[start : start + 1000].reshape(len(x[start : start + 1000]), channels, -1) / scale
+            - center[:, None]
+        )
         sums, squares = sums + block.sum(axis=(0, 2)), squares + np.square(block).sum(axis=(0, 2))
         count += block.shape[0] * block.shape[2]
     mean = sums / count

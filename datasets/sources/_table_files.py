@@ -22,7 +22,12 @@ FALSE = ("false", "False", "FALSE")
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 DECIMALS = {"point": ".", "comma": ","}
 NULLS = ("NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", an answer of its own
-ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+ENCODINGS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 
 
@@ -35,8 +40,8 @@ class TableFile:
         delimiter: what separates the columns of a .csv, a key of `DELIMITERS`.
         decimal: what a number in a .csv has before its fraction, a key of `DECIMALS`.
         header: names of all columns of a CSV without a header line; None: the first line has them.
-        nulls: the words of a CSV that stand for a missing value, beside an empty cell; other files have
-            them only if these are others than `NULLS`.
+        nulls: the words of a CSV that stand for a missing value, beside an empty cell; other files
+            have them only if these are others than `NULLS`.
     """
 
     path: Path
@@ -57,7 +62,10 @@ class TableFile:
         return dict(zip(schema.names, schema.types, strict=True))
 
     def names(self) -> list[str]:
-        """Return the names of the columns. Raises DataError if the file cannot be read or a name occurs twice."""
+        """Return the names of the columns.
+
+        Raises DataError if the file cannot be read or a name occurs twice.
+        """
         import pyarrow.parquet as pq
         from pyarrow import csv
 
@@ -72,18 +80,22 @@ class TableFile:
         others = [name for name, sign in DELIMITERS.items() if len(names) == 1 and sign in names[0]]
         if others and self.path.suffix.lower() == ".csv":
             raise DataError(
-                f"data.delimiter: {self.path} has one column alone if {self.delimiter} separates them; write {others[0]}"
+                f"data.delimiter: {self.path} has one column alone if {self.delimiter} "
+                f"separates them; write {others[0]}"
             )
         if twice := [name for name in names if names.count(name) > 1]:
             raise DataError(f"data.path: {self.path} has two columns of the name {twice[0]!r}")
         return list(names)
 
-    def read(self, columns: Sequence[str], texts: Sequence[str] = (), label: str = "") -> pd.DataFrame:
+    def read(
+        self, columns: Sequence[str], texts: Sequence[str] = (), label: str = ""
+    ) -> pd.DataFrame:
         """Read columns, those among ``texts`` as texts, whatever they seem to hold.
 
-        The column ``label`` is one of texts, too, unless it holds quantities, and so is one of a CSV in
-        which some numbers begin with 0. Lists of numbers of one length become a column for each number,
-        with its place in brackets. Raises DataError if the file is damaged or has no row.
+        The column ``label`` is one of texts, too, unless it holds quantities, and so is one of a
+        CSV in which some numbers begin with 0. Lists of numbers of one length become a column for
+        each number, with its place in brackets. Raises DataError if the file is damaged or has no
+        row.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -98,12 +110,20 @@ class TableFile:
             if any(pa.types.is_binary(kind) for kind in table.schema.types) and self.is_csv:
                 raise ValueError("invalid UTF8")  # as pyarrow says it of a column that must be text
             kinds = {
-                field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+                field.name: field.type.value_type
+                if pa.types.is_dictionary(field.type)
+                else field.type
                 for field in table.schema
             }
-            kinds = {name: pa.float32() if kind == pa.float16() else kind for name, kind in kinds.items()}
-            whole = label in kinds and (pa.types.is_integer(kinds[label]) or pa.types.is_decimal(kinds[label]))
-            as_texts = [*texts, label] if whole else texts  # beside empty cells, integers would become floats
+            kinds = {
+                name: pa.float32() if kind == pa.float16() else kind for name, kind in kinds.items()
+            }
+            whole = label in kinds and (
+                pa.types.is_integer(kinds[label]) or pa.types.is_decimal(kinds[label])
+            )
+            as_texts = (
+                [*texts, label] if whole else texts
+            )  # beside empty cells, integers would become floats
             kinds |= dict.fromkeys(as_texts, pa.string())
             frame = _spread(table.cast(pa.schema(kinds)), [*texts, label]).to_pandas()
         if not len(frame):
@@ -122,7 +142,9 @@ class TableFile:
         return csv.read_csv(self.path, **self._csv_options(columns, columns, nulls=())).to_pandas()
 
     def _csv(self, columns: Sequence[str], texts: Sequence[str]) -> pa.Table:
-        """Read columns of a CSV, as texts also those whose numbers have a 0 in front, such as 0071 and 0x1F."""
+        """Read columns of a CSV, as texts also those whose numbers have a 0 in front, such as
+        0071 and 0x1F.
+        """
         import pyarrow.compute as pc
         from pyarrow import csv
 
@@ -131,7 +153,9 @@ class TableFile:
         codes = set[str]()
         if not numbers:
             return table
-        for batch in csv.open_csv(self.path, **self._csv_options(numbers, numbers, ("", *self.nulls))):
+        for batch in csv.open_csv(
+            self.path, **self._csv_options(numbers, numbers, ("", *self.nulls))
+        ):
             codes |= {
                 name
                 for name in set(numbers) - codes
@@ -139,7 +163,9 @@ class TableFile:
             }
         if not codes:
             return table
-        return csv.read_csv(self.path, **self._csv_options(columns, [*texts, *codes], ("", *self.nulls)))
+        return csv.read_csv(
+            self.path, **self._csv_options(columns, [*texts, *codes], ("", *self.nulls))
+        )
 
     def _refuse_encoding(self) -> None:
         """Raise DataError for a text file of two or four bytes a letter."""
@@ -150,8 +176,8 @@ class TableFile:
             found.append("UTF-16LE" if start[1::2].count(0) > start[::2].count(0) else "UTF-16BE")
         if found:
             raise DataError(
-                f"data.path: {self.path} is in {found[0]} and not in UTF-8; write it anew: iconv -f {found[0]} -t UTF-8 "
-                f"{self.path.name} > utf8-{self.path.name}"
+                f"data.path: {self.path} is in {found[0]} and not in UTF-8; write it anew: "
+                f"iconv -f {found[0]} -t UTF-8 {self.path.name} > utf8-{self.path.name}"
             )
 
     @property
@@ -160,7 +186,8 @@ class TableFile:
         suffix = self.path.suffix.lower()
         if self.path.is_file() and suffix not in SUFFIXES:
             raise DataError(
-                f"data.path: {self.path} has a suffix that no reader is for; {', '.join(SUFFIXES)} are read"
+                f"data.path: {self.path} has a suffix that no reader is for; "
+                f"{', '.join(SUFFIXES)} are read"
             )
         return self.path.is_file() and suffix in (".csv", ".tsv")
 
@@ -180,7 +207,9 @@ class TableFile:
                 column_types=dict.fromkeys(texts, pa.string()),
                 null_values=list(nulls),
                 strings_can_be_null=True,
-                true_values=list(TRUE),  # without 1 and 0: one word must not change what numbers mean
+                true_values=list(
+                    TRUE
+                ),  # without 1 and 0: one word must not change what numbers mean
                 false_values=list(FALSE),
             ),
         }
@@ -195,14 +224,17 @@ class TableFile:
         except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
             if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
                 raise DataError(
-                    f"data.path: {self.path} is in another encoding than UTF-8, such as Latin-1 (of Windows: CP1252); write "
-                    f"it anew: iconv -f LATIN1 -t UTF-8 {self.path.name} > utf8-{self.path.name}"
+                    f"data.path: {self.path} is in another encoding than UTF-8, such as "
+                    "Latin-1 (of Windows: CP1252); write it anew: iconv -f LATIN1 -t UTF-8 "
+                    f"{self.path.name} > utf8-{self.path.name}"
                 ) from error
             raise DataError(f"data.path: {self.path} cannot be read: {reason(error)}") from error
 
 
 def _own_numbers(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
-    """Return texts as numbers if they are quantities; without ".0" if all are whole as Python spells floats."""
+    """Return texts as numbers if they are quantities; without ".0" if all are whole as Python
+    spells floats.
+    """
     import pandas as pd
 
     present = texts.dropna().str.replace(DECIMALS[decimal], ".")
@@ -216,7 +248,8 @@ def _own_numbers(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
 
 
 def _spread(table: pa.Table, others: Sequence[str]) -> pa.Table:
-    """Return the table with a column for each place of its lists of numbers, except in the columns ``others``.
+    """Return the table with a column for each place of its lists of numbers, except in the
+    columns ``others``.
 
     Raises DataError if the lists of a column differ in length.
     """
@@ -236,8 +269,8 @@ def _spread(table: pa.Table, others: Sequence[str]) -> pa.Table:
             if len(lengths) != 1 or not lengths[0]:
                 found = " and ".join(map(str, lengths[:2]))
                 raise DataError(
-                    f"data.path: column {name!r} holds lists of {found} numbers; give all of them the same length, or "
-                    "leave the column out with data.drop"
+                    f"data.path: column {name!r} holds lists of {found} numbers; give all of "
+                    "them the same length, or leave the column out with data.drop"
                 )
             values = values.flatten()
         numbers = values.to_numpy(zero_copy_only=False).reshape(len(column) - column.null_count, -1)
@@ -253,7 +286,9 @@ def _spread(table: pa.Table, others: Sequence[str]) -> pa.Table:
 def _is_list(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def _lists_numbers(kind: pa.DataType) -> bool:
@@ -271,7 +306,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _arrow(path: Path) -> pa.Table:
-    """Return the mapped table of an Arrow file, or of a folder of ``save_to_disk`` that is not divided into parts."""
+    """Return the mapped table of an Arrow file, or of a folder of ``save_to_disk`` that is not
+    divided into parts.
+    """
     import pyarrow as pa
 
     if path.is_file():

@@ -1,14 +1,17 @@
-"""UCI Heart Disease, 920 patients of four hospitals, 13 features, sick or not (Janosi et al. 1989): four natural clients.
+"""UCI Heart Disease, 920 patients of four hospitals, 13 features, sick or not (Janosi et al.
+1989): four natural clients.
 
     data: {name: heart, split: natural}          each hospital is a client
 
-The files processed.cleveland.data, processed.hungarian.data, processed.switzerland.data and processed.va.data lie in
-ROOT/heart-disease; "?" is a missing value. A patient is sick if the last column, 0 to 4, is above 0. A cholesterol or a
-blood pressure of 0 (all cholesterol in Switzerland) is a missing value, too. Missing values are imputed by median or most
-frequent value of the server's patients (see ``statistics``), chest pain, ECG, slope and thal are categories, and the few
-rows that repeat another are left out.
+The files processed.cleveland.data, processed.hungarian.data, processed.switzerland.data and
+processed.va.data lie in ROOT/heart-disease; "?" is a missing value. A patient is sick if the last
+column, 0 to 4, is above 0. A cholesterol or a blood pressure of 0 (all cholesterol in Switzerland)
+is a missing value, too. Missing values are imputed by median or most frequent value of the server's
+patients (see ``statistics``), chest pain, ECG, slope and thal are categories, and the few rows that
+repeat another are left out.
 
-The same can be written with ``table`` for one file: columns: [age, ...], label: num, missing: impute.
+The same can be written with ``table`` for one file: columns: [age, ...], label: num, missing:
+impute.
 """
 
 from __future__ import annotations
@@ -29,28 +32,45 @@ if TYPE_CHECKING:
 LABEL = "Heart Disease"
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 CATEGORIES = ("cp", "restecg", "slope", "thal")
-# fmt: off
-COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal")
-# fmt: on
+COLUMNS = (
+    "age",
+    "sex",
+    "cp",
+    "trestbps",
+    "chol",
+    "fbs",
+    "restecg",
+    "thalach",
+    "exang",
+    "oldpeak",
+    "slope",
+    "ca",
+    "thal",
+)
 NEVER_ZERO = ("trestbps", "chol")
 LABELED = "num"
 REMEDY = (
-    "It is not downloaded for you: get the archive 'Heart Disease' from the UCI Machine Learning Repository "
-    "(archive.ics.uci.edu, data set 45) and unpack it there"
+    "It is not downloaded for you: get the archive 'Heart Disease' from the UCI Machine "
+    "Learning Repository (archive.ics.uci.edu, data set 45) and unpack it there"
 )
 
 
 class Config(StatisticsConfig):
     """The defaults are all four hospitals, each of which tests on three in ten of its patients."""
 
-    clients: int = Field(4, ge=1, description="number of clients; with the split natural, each is a hospital")
-    shadow_size: int = Field(100, ge=0, description="training examples that the server keeps as its shadow set")
+    clients: int = Field(
+        4, ge=1, description="number of clients; with the split natural, each is a hospital"
+    )
+    shadow_size: int = Field(
+        100, ge=0, description="training examples that the server keeps as its shadow set"
+    )
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the patients, float32 [n, features]; they are never downloaded.
 
-    Raises DataError if a file is absent or its content is wrong, or the server has too few examples for its statistics.
+    Raises DataError if a file is absent or its content is wrong, or the server has too few examples
+    for its statistics.
     """
     import pandas as pd
 
@@ -72,11 +92,15 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def _hospital(path: Path, hospital: str) -> pd.DataFrame:
-    """Return the patients of one hospital: numbers with gaps, codes as texts, sick or not, and the hospital's name."""
+    """Return the patients of one hospital: numbers with gaps, codes as texts, sick or not, and
+    the hospital's name.
+    """
     import pandas as pd
 
     try:
-        texts = pd.read_csv(path, names=(*COLUMNS, LABELED), index_col=False, na_values="?", dtype=str)
+        texts = pd.read_csv(
+            path, names=(*COLUMNS, LABELED), index_col=False, na_values="?", dtype=str
+        )
         frame = texts.astype(float)
         codes = {name: frame[name].astype("Int64").astype("string") for name in CATEGORIES}
         if (unknown := frame[LABELED].isna()).any():

@@ -1,17 +1,20 @@
-"""A folder of images of your own, in the layout of torchvision's ``ImageFolder``: one sub-folder for each class.
+"""A folder of images of your own, in the layout of torchvision's ``ImageFolder``: one sub-folder
+for each class.
 
     FOLDER/cat/1.png                  layout: class
     FOLDER/anna/cat/1.png             layout: client/class
     FOLDER/cat/anna/1.png             layout: class/client
 
-The test part is drawn (``test_share``), unless a level of folders is called train and test (in any usual spelling: Training,
-val, ...). These are then the two parts, whatever is above or below them: FOLDER/train/cat/1.png. Where there is no test
-part, the validation part is it. Instead of a layout with clients, a CSV may say whose each image is (``clients_file``).
+The test part is drawn (``test_share``), unless a level of folders is called train and test (in any
+usual spelling: Training, val, ...). These are then the two parts, whatever is above or below them:
+FOLDER/train/cat/1.png. Where there is no test part, the validation part is it. Instead of a layout
+with clients, a CSV may say whose each image is (``clients_file``).
 
-Images are decoded once in each process that loads the data (not in each round or client), to uint8 [n, channels, height,
-width], which is held in memory once; for the ones that do not fit, set ``size``. All must have one size unless ``size`` is
-set. Photographs are turned upright (EXIF). Equal images are refused by name, and so is a class without any file. What else
-lies in the folder is not read, but counted. Hidden files and folders (.ipynb_checkpoints) are not looked at.
+Images are decoded once in each process that loads the data (not in each round or client), to uint8
+[n, channels, height, width], which is held in memory once; for the ones that do not fit, set
+``size``. All must have one size unless ``size`` is set. Photographs are turned upright (EXIF).
+Equal images are refused by name, and so is a class without any file. What else lies in the folder
+is not read, but counted. Hidden files and folders (.ipynb_checkpoints) are not looked at.
 """
 
 from __future__ import annotations
@@ -34,7 +37,17 @@ if TYPE_CHECKING:
 
 LABEL = "own images"
 BESIDE_SWEEP = True
-SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # those of ImageFolder
+SUFFIXES = (
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".ppm",
+    ".bmp",
+    ".pgm",
+    ".tif",
+    ".tiff",
+    ".webp",
+)  # those of ImageFolder
 
 
 class Config(ImagesConfig):
@@ -44,40 +57,58 @@ class Config(ImagesConfig):
         "class", description="what the sub-folders stand for, from the outside in"
     )
     clients_file: str | None = Field(
-        None, description="CSV in the folder with the columns file (relative to it), client and, optionally, group"
+        None,
+        description=(
+            "CSV in the folder with the columns file (relative to it), client and, optionally, "
+            "group"
+        ),
     )
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """Load the images, uint8 [n, channels, height, width]; classes are numbered in the order of their names.
+    """Load the images, uint8 [n, channels, height, width]; classes are numbered in the order of
+    their names.
 
-    Raises DataError if the folder is absent or of another layout, or an image cannot be read or has another size.
+    Raises DataError if the folder is absent or of another layout, or an image cannot be read or has
+    another size.
     """
     folder = own.place(config, root)
     rows, remarks = listed(config, folder)
     names = rows.index.tolist()
     if config.clients_file:
         if config.layout != "class":
-            raise DataError("data.clients_file: the layout names clients already; write layout: class, or leave it out")
+            raise DataError(
+                "data.clients_file: the layout names clients already; write layout: class, "
+                "or leave it out"
+            )
         clients = named_clients(folder / config.clients_file, names)
         rows[clients.columns] = clients
     x = decode(config, names, lambda row: folder / names[row])
-    where = {"label": f"the layout of {folder}", "group": f"{config.clients_file}", "part": str(folder)}
+    where = {
+        "label": f"the layout of {folder}",
+        "group": f"{config.clients_file}",
+        "part": str(folder),
+    }
     own.refuse_lonely(config)
-    source = own.of_arrays(config, folder.name, x, rows, where, "data.path", names, own.MOST_CLASSES)
+    source = own.of_arrays(
+        config, folder.name, x, rows, where, "data.path", names, own.MOST_CLASSES
+    )
     return replace(source, remarks=(*remarks, *source.remarks))
 
 
 def listed(config: Config, folder: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return the images below ``folder``, and remarks on what it has beside them.
 
-    The images are in the order of their names, which are the index: label and, where folders say it, part and client.
+    The images are in the order of their names, which are the index: label and, where folders say
+    it, part and client.
     Raises DataError if the folder has another layout, or a class without any file.
     """
     import pandas as pd
 
     if not folder.is_dir():
-        raise DataError(f"data.path: {folder} is no folder; an image folder has a sub-folder for each class")
+        raise DataError(
+            f"data.path: {folder} is no folder; an image folder has a sub-folder for each class"
+        )
     files, below = folders.walked(folder)
     layout = Layout.of(config, below)
     images, counts, filled = dict[Path, dict[str, str]](), Counter[str](), set[str]()
@@ -90,11 +121,18 @@ def listed(config: Config, folder: Path) -> tuple[pd.DataFrame, tuple[str, ...]]
             counts[what] += 1
     classes, remarks = layout.classes(below), folders.unread(counts)
     if empty := sorted(classes - filled):
-        raise DataError(f"data.path: the class {excerpt(empty)} of {folder} has no file; fill its folder, or remove it")
+        raise DataError(
+            f"data.path: the class {excerpt(empty)} of {folder} has no file; fill its "
+            "folder, or remove it"
+        )
     layout.refuse_lone_parts(images, folder)
     if bare := layout.without(images.values(), folder):
         pattern = f"{config.layout.upper()}/IMAGE ({', '.join(SUFFIXES)})"
-        reasons = [f"data.path: {bare} has no images in the layout {pattern}", *remarks, "see data.layout"]
+        reasons = [
+            f"data.path: {bare} has no images in the layout {pattern}",
+            *remarks,
+            "see data.layout",
+        ]
         raise DataError("; ".join(reasons))
     if lost := sorted(classes - {said["class"] for said in images.values()}):
         remarks.append(f"there is no class {excerpt(lost)}, as none of its files is read")
@@ -112,9 +150,11 @@ class Layout:
     """What the levels of sub-folders stand for.
 
     Attributes:
-        roles: from the outside in, without that of the parts: class and, where folders say it, client.
+        roles: from the outside in, without that of the parts: class and, where folders say it,
+            client.
         levels: which levels are those of the parts, from 0; the outermost counts.
-        parts: which of its folders are train and test, by their names; empty: there is no such level.
+        parts: which of its folders are train and test, by their names; empty: there is no such
+            level.
     """
 
     roles: tuple[str, ...]
@@ -133,31 +173,45 @@ class Layout:
         return cls(roles, tuple(found), next(iter(found.values()), {}))
 
     def said(self, above: Sequence[str]) -> dict[str, str]:
-        """Return what the folders ``above`` something say of it, as far as they go; of the part, the name of its folder."""
+        """Return what the folders ``above`` something say of it, as far as they go; of the part,
+        the name of its folder.
+        """
         names = [name for level, name in enumerate(above) if level not in self.levels]
         said = dict(zip(self.roles, names, strict=False))
         inside = self.levels and self.levels[0] < len(above)
         return {"part": above[self.levels[0]], **said} if inside else said
 
     def classes(self, below: Iterable[Path]) -> set[str]:
-        """Return the classes that have a folder in what is read, whether images are in it or not."""
+        """Return the classes that have a folder in what is read, whether images are in it or
+        not.
+        """
         said = [self.said(place.parts) for place in below]
-        return {one["class"] for one in said if "class" in one and one.get("part") in (None, *self.parts)}
+        return {
+            one["class"]
+            for one in said
+            if "class" in one and one.get("part") in (None, *self.parts)
+        }
 
     def unread(self, file: Path) -> str | None:
-        """Return what a file is that is not read, with the place where it lies; None for an image."""
+        """Return what a file is that is not read, with the place where it lies; None for an
+        image.
+        """
         said = self.said(file.parts[:-1])
         if "part" in said and said["part"] not in self.parts:
             return f"files in {said['part']}"
         place = "/".join(said[role] for role in ("part", *self.roles) if role in said)
         if not file.name.lower().endswith(SUFFIXES):
             return f"{file.suffix.lower() or 'without suffix'} in {place or 'the folder itself'}"
-        missing = [role for role in (*(["part"] if self.parts else []), *self.roles) if role not in said]
+        missing = [
+            role for role in (*(["part"] if self.parts else []), *self.roles) if role not in said
+        ]
         inside = f" in {place}" if place else ""
         return f"images above the {missing[0]} folders{inside}" if missing else None
 
     def without(self, images: Iterable[Mapping[str, str]], folder: Path) -> str:
-        """Return which parts of the ``folder``, or the folder, have none of the ``images``; empty if all have some."""
+        """Return which parts of the ``folder``, or the folder, have none of the ``images``;
+        empty if all have some.
+        """
         read = {said.get("part", "") for said in images}
         if not self.parts:
             return "" if read else str(folder)
@@ -165,26 +219,31 @@ class Layout:
         return f"{' and '.join(lacking)} of {folder}" if lacking else ""
 
     def refuse_lone_parts(self, images: Mapping[Path, Mapping[str, str]], folder: Path) -> None:
-        """Raise DataError if a class or client has the name of a part, and the folders are no parts train and test.
+        """Raise DataError if a class or client has the name of a part, and the folders are no
+        parts train and test.
 
-        A class whose images are in no folder below may be called train, as the vehicle, and valid, beside invalid.
+        A class whose images are in no folder below may be called train, as the vehicle, and valid,
+        beside invalid.
         """
         for role in () if self.parts else self.roles:
             for name in sorted(filter(folders.part_of, {said[role] for said in images.values()})):
-                depths = {len(file.parts) - 1 for file, said in images.items() if said[role] == name}
+                depths = {
+                    len(file.parts) - 1 for file, said in images.items() if said[role] == name
+                }
                 plain = role == "class" and depths == {len(self.roles)}
                 if not (plain and name.lower() in ("train", "valid")):
                     raise DataError(
-                        f"data.path: {folder} has the {role} {name!r}, which is the name of a part; parts are read where "
-                        "there are both, train and test. Name that part alone in data.path, or rename the folder"
+                        f"data.path: {folder} has the {role} {name!r}, which is the name of a "
+                        "part; parts are read where there are both, train and test. Name "
+                        "that part alone in data.path, or rename the folder"
                     )
 
 
 def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Return the client of each image and, if the CSV has them, its group.
 
-    Raises DataError if the CSV is absent or has other columns, names an image that is not there, or one is missing in it or has
-    rows that differ.
+    Raises DataError if the CSV is absent or has other columns, names an image that is not there, or
+    one is missing in it or has rows that differ.
     """
     import pandas as pd
 
@@ -193,16 +252,26 @@ def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         raise DataError(f"data.clients_file: {path} cannot be read: {own.reason(error)}") from error
     if not {"file", "client"} <= set(table):
-        raise DataError(f"data.clients_file: {path} has the columns {', '.join(table)}; file and client are needed")
+        raise DataError(
+            f"data.clients_file: {path} has the columns {', '.join(table)}; file and client "
+            "are needed"
+        )
     table = table.apply(lambda column: column.str.strip()).drop_duplicates().set_index("file")
     if table.index.has_duplicates:
         twice = table.index[table.index.duplicated()][0]
-        raise DataError(f"data.clients_file: {path.name} has two rows for {twice!r} that differ; leave one")
+        raise DataError(
+            f"data.clients_file: {path.name} has two rows for {twice!r} that differ; leave one"
+        )
     if len(unknown := table.index.difference(names, sort=False)):
-        raise DataError(f"data.clients_file: there is no image {unknown[0]!r}{own.nearest(unknown[0], names)}")
-    clients = table.reindex(names, columns=[name for name in ("client", "group") if name in table], fill_value="")
+        raise DataError(
+            f"data.clients_file: there is no image {unknown[0]!r}{own.nearest(unknown[0], names)}"
+        )
+    clients = table.reindex(
+        names, columns=[name for name in ("client", "group") if name in table], fill_value=""
+    )
     if len(missing := clients.index[clients["client"] == ""]):
         raise DataError(
-            f"data.clients_file: {path.name} names no client for {len(missing)} of {len(names)} images, first {missing[0]}"
+            f"data.clients_file: {path.name} names no client for {len(missing)} of "
+            f"{len(names)} images, first {missing[0]}"
         )
     return clients

@@ -1,11 +1,14 @@
-"""The small tables that scikit-learn carries: breast cancer (569 rows), wine (178) and iris (150). No download.
+"""The small tables that scikit-learn carries: breast cancer (569 rows), wine (178) and iris
+(150). No download.
 
     data: breast_cancer          or wine, or iris
 
-Nothing is downloaded and scikit-learn is not imported (which takes seconds): its files are read directly. Features are
-standardized (``statistics``), repeated rows are left out, and a fixed stratified 30 % is the test part.
+Nothing is downloaded and scikit-learn is not imported (which takes seconds): its files are read
+directly. Features are standardized (``statistics``), repeated rows are left out, and a fixed
+stratified 30 % is the test part.
 
-Sources: W. H. Wolberg et al., "Breast Cancer Wisconsin (Diagnostic)", 1993; S. Aeberhard and M. Forina, "Wine", 1991; R. A.
+Sources: W. H. Wolberg et al., "Breast Cancer Wisconsin (Diagnostic)", 1993; S. Aeberhard and M.
+Forina, "Wine", 1991; R. A.
 Fisher, "Iris", 1936; all from the UCI Machine Learning Repository.
 """
 
@@ -32,9 +35,13 @@ PRESETS = {table: Preset(table.replace("_", " "), {"table": table}) for table in
 class Config(StatisticsConfig):
     """The defaults leave 71 training examples of breast cancer for each client, and 12 of iris."""
 
-    table: Literal["breast_cancer", "wine", "iris"] = Field("breast_cancer", description="which of the tables")
+    table: Literal["breast_cancer", "wine", "iris"] = Field(
+        "breast_cancer", description="which of the tables"
+    )
     clients: int = Field(5, ge=1, description="number of clients")
-    shadow_size: int = Field(40, ge=0, description="training examples that the server keeps as its shadow set")
+    shadow_size: int = Field(
+        40, ge=0, description="training examples that the server keeps as its shadow set"
+    )
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:

@@ -1,7 +1,8 @@
-"""The slot ``data.split``: one module for each way to partition a data set among clients, found by its file name.
+"""The slot ``data.split``: one module for each way to partition a data set among clients, found
+by its file name.
 
-The contract is `datasets.interfaces.SplitContract`. Neither ``problems`` nor ``shortages`` raises: they return
-sentences, each of which opens with the dotted key concerned, as in "data.clients: ...".
+The contract is `datasets.interfaces.SplitContract`. Neither ``problems`` nor ``shortages`` raises:
+they return sentences, each of which opens with the dotted key concerned, as in "data.clients: ...".
 """
 
 from datasets.interfaces import SplitContract

@@ -1,22 +1,24 @@
-"""Exact numbers of examples of each class for each client: published tables, or shares of a stratified partition.
+"""Exact numbers of examples of each class for each client: published tables, or shares of a
+stratified partition.
 
-The presets homogeneous, non_iid and cia are the clients of Sainz-Pardo Diaz et al. 2025 (tables 2, 3 and 8), for
-alzheimer. Two presets fit any data set: custom reads a table from the configuration; shares partitions all examples
-class by class in given proportions, so that clients differ in size but, to within an example or two, not in their
-mixture of classes.
+The presets homogeneous, non_iid and cia are the clients of Sainz-Pardo Diaz et al. 2025 (tables 2,
+3 and 8), for alzheimer. Two presets fit any data set: custom reads a table from the configuration;
+shares partitions all examples class by class in given proportions, so that clients differ in size
+but, to within an example or two, not in their mixture of classes.
 
     training examples  = server's own (shared test set only) | client 0 (tests | trains on) | client 1 (...) | ... | left over
     test examples      = server's own | server's test                                       data set with held-out examples
                       = server's test | non-members | validation | left over               data set with a shared test set
 
-Each "|" cuts every class, so that all parts are stratified. The server's own examples are the federation's shadow set.
-With held-out examples, a random ``data.validation_share`` of each client's tests is its validation examples.
-Where the data set names no non-members (held-out examples), the examples left over are the non-members. Clients form a
-single group.
+Each "|" cuts every class, so that all parts are stratified. The server's own examples are the
+federation's shadow set. With held-out examples, a random ``data.validation_share`` of each client's
+tests is its validation examples. Where the data set names no non-members (held-out examples), the
+examples left over are the non-members. Clients form a single group.
 
-Differences from the paper: table 8 as printed assigns more examples of class 0 than exist (824 of 724). Here client 2
-has 80 of them instead of 180, which restores the table's sums. The paper does not say that the two halves of the test
-set are stratified.
+Differences from the paper: table 8 as printed assigns more examples of class 0 than exist (824 of
+724). Here client 2
+has 80 of them instead of 180, which restores the table's sums. The paper does not say that the two
+halves of the test set are stratified.
 
 Random streams: "partition" for the training examples, "validation" for the test examples.
 """
@@ -38,7 +40,12 @@ Row = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
 # Clients by classes: mild, moderate, non, very mild demented.
 PUBLISHED_COUNTS = {
-    "homogeneous": ((181, 12, 641, 446), (181, 12, 642, 445), (181, 12, 642, 445), (181, 13, 641, 445)),
+    "homogeneous": (
+        (181, 12, 641, 446),
+        (181, 12, 642, 445),
+        (181, 12, 642, 445),
+        (181, 13, 641, 445),
+    ),
     "non_iid": ((280, 16, 881, 615), (107, 13, 368, 280), (257, 17, 1054, 720), (80, 3, 263, 166)),
     "cia": ((120, 9, 1122, 496), (80, 11, 894, 506), (524, 29, 550, 779)),
 }
@@ -50,12 +57,17 @@ class Config(SlotConfig):
 
     # The presets fit one data set and one number of clients; equal shares fit any.
     preset: Literal["shares", "homogeneous", "non_iid", "cia", "custom"] = Field(
-        "shares", description="shares, or a table: the metric-privacy paper's homogeneous, non_iid, cia, or custom"
+        "shares",
+        description=(
+            "shares, or a table: the metric-privacy paper's homogeneous, non_iid, cia, or custom"
+        ),
     )
     counts: tuple[Row, ...] | None = Field(
         None,
         min_length=1,
-        description="for custom: numbers of examples of each class, one row per client or one row for all",
+        description=(
+            "for custom: numbers of examples of each class, one row per client or one row for all"
+        ),
         json_schema_extra=read_when(preset="custom"),
     )
     shares: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
@@ -69,13 +81,17 @@ class Config(SlotConfig):
         None,
         gt=0,
         lt=1,
-        description="share of its examples that a client tests on; null: data.held_out if it exists, or 0.2",
+        description=(
+            "share of its examples that a client tests on; null: data.held_out if it exists, or 0.2"
+        ),
     )
 
     @field_validator("counts", mode="before")
     @classmethod
     def _table(cls, value: Any) -> Any:
-        """Convert lists to tuples, and a single row without its outer brackets to a table of one row."""
+        """Convert lists to tuples, and a single row without its outer brackets to a table of one
+        row.
+        """
         if not isinstance(value, list | tuple):
             return value
         rows = tuple(tuple(row) if isinstance(row, list) else row for row in value)
@@ -87,7 +103,8 @@ class Config(SlotConfig):
         lengths = sorted({len(row) for row in value or ()})
         if len(lengths) > 1:
             raise ValueError(
-                f"every row must have one number for each class; got rows of {lengths[0]} and {lengths[-1]}"
+                f"every row must have one number for each class; got rows of {lengths[0]} "
+                f"and {lengths[-1]}"
             )
         if empty := [i for i, row in enumerate(value or ()) if not sum(row)]:
             raise ValueError(f"every client must have an example; row {empty[0]} has none")
@@ -99,23 +116,33 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
     sentences = []
     if config.preset == "custom" and config.counts is None:
         sentences.append(
-            "data.split.counts: the preset custom needs a row of numbers for each client, one for each class"
+            "data.split.counts: the preset custom needs a row of numbers for each client, "
+            "one for each class"
         )
     clients, rows = data_config.clients, _clients(config)
     if rows not in (None, clients):
         sentences.append(f"data.clients: {_origin(config)} describes {rows} clients; got {clients}")
     if config.preset != "shares" and data_config.examples_per_client is not None:
-        sentences.append("data.examples_per_client: the class counts say how many examples a client has; leave it out")
+        sentences.append(
+            "data.examples_per_client: the class counts say how many examples a client has; "
+            "leave it out"
+        )
     return sentences
 
 
 def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
     """Return ``held_out`` where ``test_share`` is set, because it is not read then."""
-    return {} if config.test_share is None else {"held_out": "is not read where data.split.test_share is given"}
+    return (
+        {}
+        if config.test_share is None
+        else {"held_out": "is not read where data.split.test_share is given"}
+    )
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included."""
+    """Return why ``source`` cannot be partitioned as configured, one sentence each, those of
+    `problems` included.
+    """
     if isinstance(data_config, HeldOutConfig):
         too_few = roles.too_few_for_clients(data_config, source, 0, " on average")
         too_few += roles.too_few_for_shadow(data_config, source)
@@ -125,12 +152,15 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         return sentences
     counts, place = _asked(config, data_config, source), _origin(config)
     if counts.shape[1] != source.classes:
-        return [f"{place}: has counts for {counts.shape[1]} classes, but {source.name} has {source.classes}"]
+        return [
+            f"{place}: has counts for {counts.shape[1]} classes, but {source.name} has "
+            f"{source.classes}"
+        ]
     reserved, available = _training(data_config, source)
     suffix = f" less the {reserved.sum()} that the server keeps" if reserved.any() else ""
     sentences += [
-        f"{place}: the clients ask for {demand} examples of class {c}, and {source.name} has {available[c]} for them "
-        f"(of {len(source.train)} training examples{suffix})"
+        f"{place}: the clients ask for {demand} examples of class {c}, and {source.name} has "
+        f"{available[c]} for them (of {len(source.train)} training examples{suffix})"
         for c, demand in enumerate(counts.sum(axis=0))
         if demand > available[c]
     ]
@@ -138,21 +168,32 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     for i, (total, held_out) in enumerate(zip(counts.sum(axis=1), tests.sum(axis=1), strict=True)):
         validation = data_config.validation_count(held_out)
         if not validation < held_out < total:
-            besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
+            besides = (
+                f", besides {validation} for validation (data.validation_share)"
+                if validation
+                else ""
+            )
             sentences.append(
-                f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves {total - held_out} to train on "
-                f"and {held_out - validation} to test on{besides}; each must be at least 1"
+                f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves "
+                f"{total - held_out} to train on and {held_out - validation} to test "
+                f"on{besides}; each must be at least 1"
             )
     return sentences
 
 
-def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
-    """Build the federation of one group, which is deterministic in ``rng_for``; `shortages` must be empty."""
+def partition(
+    config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor
+) -> Federation:
+    """Build the federation of one group, which is deterministic in ``rng_for``; `shortages` must
+    be empty.
+    """
     return assign(config, data_config, source, rng_for).federation(source)
 
 
 def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
-    """Assign each example to a purpose, with the cuts that the module's docstring shows; `shortages` must be empty."""
+    """Assign each example to a purpose, with the cuts that the module's docstring shows;
+    `shortages` must be empty.
+    """
     counts, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
     _, tests = _own_tests(config, data_config, counts)
     table = np.vstack([_training(data_config, source)[0], tests, counts - tests])
@@ -162,25 +203,33 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     first, second, validation, _ = (part + len(source.train) for part in parts)
     server, nonmembers, shadow = (first, second, shadow) if shared else (second, leftover, first)
     cuts = [len(rows) - data_config.validation_count(len(rows)) for rows in own_tests]
-    testing, validating = zip(*(np.split(rows, [at]) for rows, at in zip(own_tests, cuts, strict=True)), strict=True)
+    testing, validating = zip(
+        *(np.split(rows, [at]) for rows, at in zip(own_tests, cuts, strict=True)), strict=True
+    )
     return assigned(rest, shadow, (testing, server), ((), nonmembers), (validating, validation))
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
-    """Cut the examples into random parts with given numbers of each class, ``table`` [parts, classes].
+    """Cut the examples into random parts with given numbers of each class, ``table`` [parts,
+    classes].
 
     ``y`` [n] are the labels. Returns the example numbers of each part and, last, those left over.
     """
     # [classes][parts + 1]
-    piles = [np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)]
+    piles = [
+        np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column))
+        for c, column in enumerate(table.T)
+    ]
     return [rng.permutation(np.concatenate(part)) for part in zip(*piles, strict=True)]
 
 
 def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
-    """Partition the ``available`` [classes] examples: each class in proportion to the shares, in whole examples.
+    """Partition the ``available`` [classes] examples: each class in proportion to the shares, in
+    whole examples.
 
-    The shares are the clients' sizes relative to one another. Each example that remains after rounding down goes to the
-    client that is furthest behind its share of what has been assigned so far. Returns numbers of examples [clients, classes].
+    The shares are the clients' sizes relative to one another. Each example that remains after
+    rounding down goes to the client that is furthest behind its share of what has been assigned so
+    far. Returns numbers of examples [clients, classes].
 
     >>> by_shares(np.array([10, 5]), (3.0, 1.0)).tolist()
     [[8, 3], [2, 2]]
@@ -223,7 +272,9 @@ def _asked(config: Config, data_config: SourceConfig, source: Source) -> Ints:
 
 
 def _own_tests(config: Config, data_config: SourceConfig, counts: Ints) -> tuple[float, Ints]:
-    """Return the share of its examples that a client tests on, and how many they are, [clients, classes]."""
+    """Return the share of its examples that a client tests on, and how many they are, [clients,
+    classes].
+    """
     share = config.test_share
     if share is None:
         share = data_config.held_out if isinstance(data_config, HeldOutConfig) else TEST_SHARE
@@ -231,7 +282,9 @@ def _own_tests(config: Config, data_config: SourceConfig, counts: Ints) -> tuple
 
 
 def _training(data_config: SourceConfig, source: Source) -> tuple[Ints, Ints]:
-    """Return the training examples that the server keeps, and those that are available to the clients, each [classes]."""
+    """Return the training examples that the server keeps, and those that are available to the
+    clients, each [classes].
+    """
     size = data_config.shadow_size if isinstance(data_config, SharedTestConfig) else 0
     counts = np.bincount(source.train.y, minlength=source.classes)
     part = portions(counts, size)
@@ -239,7 +292,9 @@ def _training(data_config: SourceConfig, source: Source) -> tuple[Ints, Ints]:
 
 
 def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
-    """Return the sizes of the parts of the test set, [3, classes], the last for validation; a rest may be left over."""
+    """Return the sizes of the parts of the test set, [3, classes], the last for validation; a
+    rest may be left over.
+    """
     counted, total = np.bincount(source.test.y, minlength=source.classes), len(source.test)
     if isinstance(data_config, SharedTestConfig):
         sizes = (*roles.test_sizes(data_config, total), data_config.validation_size)

@@ -1,25 +1,30 @@
 """The partition that the data come with: each client is one value of the data set's client column.
 
-    data: {name: table, path: patients.csv, label: outcome, client: hospital, clients: 4, split: natural}
+    data: {name: table, path: patients.csv, label: outcome, client: hospital, clients: 4, split:
+        natural}
 
-Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that many are drawn. What a
-client has in the test part is its own, too: it measures accuracy, or is a non-member, or serves for validation.
+Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that
+many are drawn. What a client has in the test part is its own, too: it measures accuracy, or is a
+non-member, or serves for validation.
 
     training part of client i  = shadow set (server: every_client) | client i | unused (data.examples_per_client)
     test part of client i      = accuracy of client i | non-members of client i | unused | validation of client i
 
-``server`` says whose the shadow set is. Of ``every_client`` is the default: each one gives a share, so that the server has
-rows of people whom a guarantee should protect, and none holds if anything is made of these rows. A number or names set whole
-clients aside: at most ``data.shadow_size`` examples of their training parts are the shadow set, and they take no part.
-``part`` takes the rows that the data mark as the server's, at most as many.
+``server`` says whose the shadow set is. Of ``every_client`` is the default: each one gives a share,
+so that the server has rows of people whom a guarantee should protect, and none holds if anything is
+made of these rows. A number or names set whole clients aside: at most ``data.shadow_size`` examples
+of their training parts are the shadow set, and they take no part. ``part`` takes the rows that the
+data mark as the server's, at most as many.
 
-The sizes ``data.shadow_size`` (of every client), ``test_size``, ``nonmember_size`` and ``validation_size`` count the
-examples of all clients, and each client gives in proportion to what it has; null means half of every client's own. Groups
-are those of the group column, else there is one.
+The sizes ``data.shadow_size`` (of every client), ``test_size``, ``nonmember_size`` and
+``validation_size`` count the examples of all clients, and each client gives in proportion to what
+it has; null means half of every client's own. Groups are those of the group column, else there is
+one.
 
-A client is refused by name, before anything starts, if it has too few examples or a training part of one class alone. With
-``too_few: leave_out``, a client that its share of the shadow set would leave with too few is left out, too. A client that is
-left with one class by the draw of the shadow set or of ``examples_per_client`` trains on it, so that no seed is refused.
+A client is refused by name, before anything starts, if it has too few examples or a training part
+of one class alone. With ``too_few: leave_out``, a client that its share of the shadow set would
+leave with too few is left out, too. A client that is left with one class by the draw of the shadow
+set or of ``examples_per_client`` trains on it, so that no seed is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +51,9 @@ def _names(value: Any) -> Any:
 
 
 Server = Annotated[
-    Literal["every_client", "part"] | Annotated[int, Field(ge=1)] | Annotated[tuple[str, ...], Field(min_length=1)],
+    Literal["every_client", "part"]
+    | Annotated[int, Field(ge=1)]
+    | Annotated[tuple[str, ...], Field(min_length=1)],
     BeforeValidator(_names),
 ]
 
@@ -56,20 +63,28 @@ class Config(SlotConfig):
 
     min_examples: int = Field(2, ge=1, description="training examples that every client must have")
     too_few: Literal["refuse", "leave_out"] = Field(
-        "refuse", description="clients with fewer than min_examples or without an example to test on"
+        "refuse",
+        description="clients with fewer than min_examples or without an example to test on",
     )
     one_class: Literal["refuse", "keep"] = Field(
         "refuse", description="clients whose examples of the training part are all of one class"
     )
     server: Server = Field(
         EVERY_CLIENT,
-        description="whose the shadow set is: shares of every_client, rows marked (part), clients set aside (number, names)",
+        description=(
+            "whose the shadow set is: shares of every_client, rows marked (part), clients set "
+            "aside (number, names)"
+        ),
     )
 
     def dump_read(self) -> dict[str, Any]:
         """Return the fields that are read; the server's only if it is not of every client."""
         plain = super().dump_read()
-        return {name: value for name, value in plain.items() if name != "server" or value != EVERY_CLIENT}
+        return {
+            name: value
+            for name, value in plain.items()
+            if name != "server" or value != EVERY_CLIENT
+        }
 
 
 def server_has(config: Config, data_config: SourceConfig) -> ServerHas:
@@ -81,15 +96,17 @@ def server_has(config: Config, data_config: SourceConfig) -> ServerHas:
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Return why ``source`` cannot be partitioned by its client column, one sentence each, with the clients' names.
+    """Return why ``source`` cannot be partitioned by its client column, one sentence each, with
+    the clients' names.
 
-    Where fewer clients are drawn than there are, whether each can give its share of the shadow set is only known in
-    `partition`.
+    Where fewer clients are drawn than there are, whether each can give its share of the shadow set
+    is only known in `partition`.
     """
     if not source.subject_names or not isinstance(data_config, SharedTestConfig):
         return [
-            "data.split.name: natural needs data that say whose each example is (data.client of a table or of arrays, "
-            f"a layout of image_folder with clients); {source.name} does not"
+            "data.split.name: natural needs data that say whose each example is (data.client "
+            f"of a table or of arrays, a layout of image_folder with clients); {source.name} "
+            "does not"
         ]
     problems, able = _unfit(config, data_config, source)
     problems += _unknown(config, source)
@@ -102,8 +119,8 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         most = len(able) - aside
         remedy = f"write clients: {most}" if most > 0 else "set fewer aside"
         problems.append(
-            f"data.clients: {source.name} has {len(able)} clients with enough examples ({names}), fewer than "
-            f"{data_config.clients}{besides}; {remedy}"
+            f"data.clients: {source.name} has {len(able)} clients with enough examples "
+            f"({names}), fewer than {data_config.clients}{besides}; {remedy}"
         )
     if not problems and data_config.clients == len(able):
         try:
@@ -113,10 +130,14 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     return problems
 
 
-def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
-    """Build the federation of the clients in the data, in the order of their names; `shortages` must be empty.
+def partition(
+    config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor
+) -> Federation:
+    """Build the federation of the clients in the data, in the order of their names; `shortages`
+    must be empty.
 
-    Raises DataError if a drawn client is too small to give its share to the shadow set or to another purpose.
+    Raises DataError if a drawn client is too small to give its share to the shadow set or to
+    another purpose.
     """
     assert source.subjects is not None and isinstance(data_config, SharedTestConfig)
     _, able = _unfit(config, data_config, source)
@@ -137,29 +158,39 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         passed.append(test[tests : tests + outside])
         validating.append(test[len(test) - validation :])
     if config.server != EVERY_CLIENT:
-        aside = drawn[data_config.clients :][: config.server] if isinstance(config.server, int) else named
+        aside = (
+            drawn[data_config.clients :][: config.server]
+            if isinstance(config.server, int)
+            else named
+        )
         of_server = np.flatnonzero(np.isin(source.subjects, aside) & is_train)
         if source.server is not None:
             of_server = source.server
         shadow = [who.permutation(of_server)[: data_config.shadow_size]]
         if source.fit is not None and len(shadow[0]) < FEWEST_OF_SERVER:
             raise DataError(
-                f"data.split.server: {config.server!r} leaves the server {len(shadow[0])} training examples for its "
-                f"statistics (at least {FEWEST_OF_SERVER}); give it more"
+                f"data.split.server: {config.server!r} leaves the server {len(shadow[0])} "
+                f"training examples for its statistics (at least {FEWEST_OF_SERVER}); give it "
+                "more"
             )
-    roles = assigned(training, np.concatenate(shadow), (testing, NONE), (passed, NONE), (validating, NONE))
+    roles = assigned(
+        training, np.concatenate(shadow), (testing, NONE), (passed, NONE), (validating, NONE)
+    )
     names = tuple(source.subject_names[client] for client in chosen)
     if source.subject_groups is None:
         return roles.federation(source, client_names=names)
     present, groups = np.unique(source.subject_groups[chosen], return_inverse=True)
-    return roles.federation(source, groups, tuple(source.group_names[group] for group in present), names)
+    return roles.federation(
+        source, groups, tuple(source.group_names[group] for group in present), names
+    )
 
 
 def _unknown(config: Config, source: Source) -> list[str]:
     """Return which of the clients to set aside are none of the data."""
     names = config.server if isinstance(config.server, tuple) else ()
     return [
-        f"data.split.server: {source.name} has no client {name!r}; its clients are {excerpt(source.subject_names, 8)}"
+        f"data.split.server: {source.name} has no client {name!r}; its clients are "
+        f"{excerpt(source.subject_names, 8)}"
         for name in names
         if name not in source.subject_names
     ]
@@ -172,7 +203,9 @@ def _named(config: Config, source: Source) -> Ints:
 
 
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:
-    """Return what is wrong with clients of the data, in sentences, and the clients that have enough examples."""
+    """Return what is wrong with clients of the data, in sentences, and the clients that have
+    enough examples.
+    """
     train, test = client_sizes(source)
     gives = config.too_few == "leave_out" and config.server == EVERY_CLIENT
     shadow = data_config.shadow_size if gives else 0
@@ -181,16 +214,21 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
         problems.append(
-            f"data.split.too_few: clients with too few examples: {excerpt([names[i] for i in np.flatnonzero(small)])} "
-            f"({names[first]} has {train[first]} to train on and {test[first]} to test on; at least {config.min_examples} and "
-            "1 are needed); write too_few: leave_out, or give them more"
+            "data.split.too_few: clients with too few examples: "
+            f"{excerpt([names[i] for i in np.flatnonzero(small)])} ({names[first]} has "
+            f"{train[first]} to train on and {test[first]} to test on; at least "
+            f"{config.min_examples} and 1 are needed); write too_few: leave_out, or give them "
+            "more"
         )
     able = np.flatnonzero(~small)
-    lonely = np.intersect1d(able, of_one_class(source)) if config.one_class == "refuse" else able[:0]
+    lonely = (
+        np.intersect1d(able, of_one_class(source)) if config.one_class == "refuse" else able[:0]
+    )
     if len(lonely):
         problems.append(
-            f"data.split.one_class: clients with training examples of one class alone: {excerpt([names[i] for i in lonely])}; "
-            "the label tells whose an example is; write one_class: keep if that is meant"
+            "data.split.one_class: clients with training examples of one class alone: "
+            f"{excerpt([names[i] for i in lonely])}; the label tells whose an example is; "
+            "write one_class: keep if that is meant"
         )
     return problems, able
 
@@ -207,9 +245,9 @@ def of_one_class(source: Source) -> Ints:
 def too_small(least: int, shadow: int, count: int, train: Ints, test: Ints) -> NDArray[np.bool_]:
     """Return which clients have too few examples, [clients].
 
-    Those have that train on fewer than ``least`` or test on none, and those that would be left with fewer than ``least`` by
-    their share of the shadow set, if the smallest clients were drawn. If too few clients remain, the latter are not too
-    small: the shadow set is too large.
+    Those have that train on fewer than ``least`` or test on none, and those that would be left with
+    fewer than ``least`` by their share of the shadow set, if the smallest clients were drawn. If
+    too few clients remain, the latter are not too small: the shadow set is too large.
 
     Args:
         least: training examples that every client must have.
@@ -227,7 +265,9 @@ def too_small(least: int, shadow: int, count: int, train: Ints, test: Ints) -> N
     sums = np.concatenate([[0], np.cumsum(train[able])])
     starts = np.arange(max(0, len(able) - count + 1))  # leave out so many of the smallest
     pools = sums[starts + count] - sums[starts]
-    fits = np.flatnonzero(train[able[starts]] - np.ceil(shadow * train[able[starts]] / pools) >= least)
+    fits = np.flatnonzero(
+        train[able[starts]] - np.ceil(shadow * train[able[starts]] / pools) >= least
+    )
     if fits.size:
         small[able[: fits[0]]] = True
     return small
@@ -238,26 +278,34 @@ def client_sizes(source: Source) -> tuple[Ints, Ints]:
     assert source.subjects is not None
     train, test = np.split(source.subjects, [len(source.train)])
     clients = len(source.subject_names)
-    return np.bincount(train[train != NOBODY], minlength=clients), np.bincount(test, minlength=clients)
+    return np.bincount(train[train != NOBODY], minlength=clients), np.bincount(
+        test, minlength=clients
+    )
 
 
-def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:
-    """Return how many examples each client gives to the shadow set, for accuracy, as non-members and for validation.
+def _quotas(
+    config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints
+) -> tuple[Ints, ...]:
+    """Return how many examples each client gives to the shadow set, for accuracy, as non-members
+    and for validation.
 
     Raises DataError if one would be left with too few.
     """
     train, test = (sizes[chosen] for sizes in client_sizes(source))
 
     def quota(key: str, sizes: Ints, free: Ints, least: int) -> Ints:
-        """Each client's share of a total that is in proportion to ``sizes``, and leaves ``least`` of what is ``free``."""
+        """Each client's share of a total that is in proportion to ``sizes``, and leaves
+        ``least`` of what is ``free``.
+        """
         total = getattr(data_config, key)
         quotas = portions(sizes, total)
         short = np.flatnonzero((free - quotas < least) & (quotas > 0))
         if len(short):
             client = source.subject_names[chosen[short[0]]]
             raise DataError(
-                f"data.{key}: {total} examples, of each client in proportion to the {sizes.sum()} of all, are "
-                f"{quotas[short[0]]} of client {client!r}, which has {free[short[0]]} for it and must keep {least}; lower it"
+                f"data.{key}: {total} examples, of each client in proportion to the "
+                f"{sizes.sum()} of all, are {quotas[short[0]]} of client {client!r}, which "
+                f"has {free[short[0]]} for it and must keep {least}; lower it"
             )
         return quotas
 

@@ -1,26 +1,31 @@
-"""One client per subject: each client holds its subject's own examples (Zhao et al. 2025, human activity recognition).
+"""One client per subject: each client holds its subject's own examples (Zhao et al. 2025, human
+activity recognition).
 
     subjects: data.clients of them, drawn without replacement, in the order of their numbers
     for each subject:
         for each activity: keep n ~ Uniform{1..count} of its windows, the others are non-members     activity_sample
         of what is kept, hold out test_share at random (or one of `folds` parts) for testing, train on the rest
 
-    examples = client 0 (testing | validation | training | non-members) | client 1 (...) | ... | shadow set (all others)
+    examples = client 0 (testing | validation | training | non-members) | client 1 (...) | ... |
+    shadow set (all others)
 
-Validation examples are ``data.validation_share`` of what is held out for testing, and by default none.
+Validation examples are ``data.validation_share`` of what is held out for testing, and by default
+none.
 
-The publisher's own division into training and test examples is ignored. A client's non-members are the windows that the
-activity sample (or ``data.examples_per_client``, which bounds what is kept) passed over: they look like the client's
-training windows, as hard non-members should, but adjacent windows of UCI HAR overlap by half, so half of many a
-non-member also occurs among the members. Without either there are no non-members. The shadow set comes
-from other people and is empty if every subject is a client.
+The publisher's own division into training and test examples is ignored. A client's non-members are
+the windows that the activity sample (or ``data.examples_per_client``, which bounds what is kept)
+passed over: they look like the client's training windows, as hard non-members should, but adjacent
+windows of UCI HAR overlap by half, so half of many a non-member also occurs among the members.
+Without either there are no non-members. The shadow set comes from other people and is empty if
+every subject is a client.
 
 Each subject has random streams of its own, so more clients, or another fold, change nothing else.
 
-Differences from the paper: its text says 30 clients (``data.clients: 30``), no activity sample, 30 % held out and
-five-fold cross-validation (``holdout: fold``, one run per fold); the released code has 10 clients, the activity sample
-and one hold-out of 20 %, which are the defaults. The released draws come from Python's and pandas' generators and are
-not reproduced.
+Differences from the paper: its text says 30 clients (``data.clients: 30``), no activity sample, 30
+% held out and
+five-fold cross-validation (``holdout: fold``, one run per fold); the released code has 10 clients,
+the activity sample and one hold-out of 20 %, which are the defaults. The released draws come from
+Python's and pandas' generators and are not reproduced.
 """
 
 import math
@@ -40,9 +45,12 @@ from datasets.source_configs import HeldOutConfig, SourceConfig
 class Config(SlotConfig):
     """The defaults are those of the released code, which produced the published numbers."""
 
-    activity_sample: bool = Field(True, description="keep a random number of each subject's windows of each activity")
+    activity_sample: bool = Field(
+        True, description="keep a random number of each subject's windows of each activity"
+    )
     holdout: Literal["random", "fold"] = Field(
-        "random", description="windows a client tests on: a random share, or one fold of a random partition"
+        "random",
+        description="windows a client tests on: a random share, or one fold of a random partition",
     )
     test_share: float = Field(
         0.2,
@@ -75,26 +83,45 @@ class Config(SlotConfig):
 
 def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
     """Return ``held_out``, because this split has its own share."""
-    return {"held_out": "is not read by the split subjects, which holds out data.split.test_share or a fold"}
+    return {
+        "held_out": (
+            "is not read by the split subjects, which holds out data.split.test_share or a fold"
+        )
+    }
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
     """Return why ``source`` cannot be partitioned by subject, one sentence each."""
     if source.subjects is None or not isinstance(data_config, HeldOutConfig):
-        reason = "whose example each is" if source.subjects is None else "that clients hold out examples of their own"
-        return [f"data.split.name: subjects needs a data set that says {reason}, as har does; {source.name} does not"]
+        reason = (
+            "whose example each is"
+            if source.subjects is None
+            else "that clients hold out examples of their own"
+        )
+        return [
+            f"data.split.name: subjects needs a data set that says {reason}, as har does; "
+            f"{source.name} does not"
+        ]
     subjects, clients = len(np.unique(source.subjects)), data_config.clients
     if clients > subjects:
-        return [f"data.clients: {source.name} has {subjects} subjects, fewer than {clients} clients"]
+        return [
+            f"data.clients: {source.name} has {subjects} subjects, fewer than {clients} clients"
+        ]
     if clients == subjects and data_config.shadow_size:
-        return [f"data.shadow_size: all {subjects} subjects of {source.name} are clients, so no windows remain for it"]
+        return [
+            f"data.shadow_size: all {subjects} subjects of {source.name} are clients, so no "
+            "windows remain for it"
+        ]
     return []
 
 
-def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
+def partition(
+    config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor
+) -> Federation:
     """Build the federation of subjects, in the order of their numbers; `shortages` must be empty.
 
-    Raises DataError if the draw leaves a client without an example to train or test on, or the shadow set is too small.
+    Raises DataError if the draw leaves a client without an example to train or test on, or the
+    shadow set is too small.
     """
     assert source.subjects is not None and isinstance(data_config, HeldOutConfig)
     labels, subjects = np.concatenate([source.train.y, source.test.y]), np.unique(source.subjects)
@@ -104,7 +131,11 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     for s in chosen:
         examples = np.flatnonzero(source.subjects == subjects[s])
         sampling, holding = of_subject[s].spawn(2)
-        windows = activity_sample(examples, labels[examples], sampling) if config.activity_sample else examples
+        windows = (
+            activity_sample(examples, labels[examples], sampling)
+            if config.activity_sample
+            else examples
+        )
         windows = holding.permutation(windows)[: data_config.examples_per_client]
         place = np.arange(len(windows))
         share = place < math.ceil(config.test_share * len(windows))
@@ -112,11 +143,15 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         count = int(held_out.sum())
         tests = count - data_config.validation_count(count)
         if not 0 < tests <= count < len(windows):
-            validation = f" ({tests} for testing, {count - tests} for validation)" if tests < count else ""
+            validation = (
+                f" ({tests} for testing, {count - tests} for validation)" if tests < count else ""
+            )
             raise DataError(
-                f"data.split: of the {len(windows)} windows kept of subject {subjects[s]}, {count} are held out{validation} "
-                f"and {len(windows) - count} trained on; each must be at least 1. Keep more (data.split.activity_sample: "
-                "false, a larger data.examples_per_client), hold out another share, or change data.split_seed"
+                f"data.split: of the {len(windows)} windows kept of subject {subjects[s]}, "
+                f"{count} are held out{validation} and {len(windows) - count} trained on; "
+                "each must be at least 1. Keep more (data.split.activity_sample: false, a "
+                "larger data.examples_per_client), hold out another share, or change "
+                "data.split_seed"
             )
         testing.append(windows[held_out][:tests])
         validating.append(windows[held_out][tests:])
@@ -126,8 +161,8 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     if (size := data_config.shadow_size) is not None:
         if size > len(shadow):
             raise DataError(
-                f"data.shadow_size: the subjects that are not clients have {len(shadow)} windows, fewer than {size}; null "
-                "takes all of them"
+                f"data.shadow_size: the subjects that are not clients have {len(shadow)} "
+                f"windows, fewer than {size}; null takes all of them"
             )
         shadow = who.permutation(shadow)[:size]
     roles = assigned(training, shadow, (testing, NONE), (passed_over, NONE), (validating, NONE))
@@ -135,7 +170,8 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 
 
 def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> Ints:
-    """Keep, of the windows with numbers ``rows`` [n], a random number (from 1 to all) for each of their ``activities`` [n].
+    """Keep, of the windows with numbers ``rows`` [n], a random number (from 1 to all) for each
+    of their ``activities`` [n].
 
     >>> activity_sample(np.arange(6), np.array([0, 0, 0, 1, 1, 2]), np.random.default_rng(0)).tolist()
     [2, 3, 5]
@@ -143,5 +179,7 @@ def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> I
     windows = []
     for activity in np.unique(activities):
         candidates = rows[activities == activity]
-        windows.append(rng.permutation(candidates)[: rng.integers(1, len(candidates), endpoint=True)])
+        windows.append(
+            rng.permutation(candidates)[: rng.integers(1, len(candidates), endpoint=True)]
+        )
     return np.concatenate(windows)

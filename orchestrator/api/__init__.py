@@ -1,1 +1,3 @@
-"""fedpriv from Python, which the module ``fedpriv`` at the top of the checkout hands on: runs, results, audits."""
+"""fedpriv from Python, which the module ``fedpriv`` at the top of the checkout hands on: runs,
+results, audits.
+"""

@@ -1,10 +1,12 @@
-"""Two sweeps side by side: the same metrics with intervals, and paired differences where both saw the same data.
+"""Two sweeps side by side: the same metrics with intervals, and paired differences where both
+saw the same data.
 
-A setting of the second sweep is paired with a setting of the first one if both partition the same data in the same way
-(``data`` of the resolved runs is equal, the seed of the partition aside) and agree in all keys of both sweeps, except for keys
-in which the sweeps have no value in common. The difference is taken over the partitions and seeds that both have
-(`orchestrator.report.frame`). The partition is ``data.split_seed``, or the run's seed where that is null. Settings with
-runs whose records say that they loaded different data are no pair.
+A setting of the second sweep is paired with a setting of the first one if both partition the same
+data in the same way (``data`` of the resolved runs is equal, the seed of the partition aside) and
+agree in all keys of both sweeps, except for keys in which the sweeps have no value in common. The
+difference is taken over the partitions and seeds that both have (`orchestrator.report.frame`). The
+partition is ``data.split_seed``, or the run's seed where that is null. Settings with runs whose
+records say that they loaded different data are no pair.
 """
 
 from __future__ import annotations
@@ -35,15 +37,16 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     Args:
         first: the first sweep, the baseline of the differences.
         second: the second sweep.
-        metrics: the metrics to compare; None: accuracy, and what the table at the end of either run shows, as far as both
-            sweeps measured it.
+        metrics: the metrics to compare; None: accuracy, and what the table at the end of either run
+            shows, as far as both sweeps measured it.
 
     Returns:
-        For every metric the settings of both sweeps, one row each: ``metric``, ``sweep``, ``setting``, ``mean``, ``low``,
-        ``high``, ``seeds``. Where a setting of the second sweep has a partner, its row (one for each partner) also has
-        ``against``, the partner, and ``difference`` with its interval, the number of ``pairs``, ``p`` of the paired t
-        test, and ``p_holm``, corrected for the tests of its family
-        (`orchestrator.report.frame.corrected`).
+        For every metric the settings of both sweeps, one row each: ``metric``, ``sweep``,
+            ``setting``, ``mean``, ``low``,
+        ``high``, ``seeds``. Where a setting of the second sweep has a partner, its row (one for
+        each partner) also has ``against``, the partner, and ``difference`` with its interval, the
+        number of ``pairs``, ``p`` of the paired t test, and ``p_holm``, corrected for the tests of
+        its family (`orchestrator.report.frame.corrected`).
 
     Raises:
         ConfigError: a metric was not measured by both sweeps.
@@ -52,10 +55,18 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
 
     both = [name for name in first.metrics if name in second.metrics]
     columns = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
-    names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in columns] or both)
-    sweeps = [str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)]
+    names = measured(
+        metrics,
+        both,
+        "no metric {!r} of both sweeps",
+        [name for name in both if name in columns] or both,
+    )
+    sweeps = [
+        str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)
+    ]
     partners = [
-        [mine for mine in first.settings if _comparable(first, mine, second, theirs)] for theirs in second.settings
+        [mine for mine in first.settings if _comparable(first, mine, second, theirs)]
+        for theirs in second.settings
     ]
     lines: list[dict[str, Any]] = []
     contrasts: list[Contrast] = []
@@ -66,7 +77,9 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
             pairs = [(_label(first, mine), _dealt(first, mine)) for mine in same]
             tests = [contrast("", label, base, "", name, theirs, mine) for base, mine in pairs]
             tests = [test for test in tests if test.difference.n]
-            contrasts += [replace(test, place=place) for place, test in enumerate(tests, len(lines))]
+            contrasts += [
+                replace(test, place=place) for place, test in enumerate(tests, len(lines))
+            ]
             lines += [_line(second, sweeps[1], setting, name) for _ in range(max(len(tests), 1))]
     for paired in corrected(contrasts, main_risk(second) or ()):
         d = paired.difference
@@ -75,8 +88,13 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     return pd.DataFrame(lines, columns=[*COLUMNS, *(DIFFERENCE if contrasts else ())])
 
 
-def measured(names: Sequence[str] | None, metrics: Sequence[str], refusal: str, default: Sequence[str]) -> list[str]:
-    """The named metrics, or the ``default``. Raises ConfigError, with the ``refusal``, for one not among ``metrics``."""
+def measured(
+    names: Sequence[str] | None, metrics: Sequence[str], refusal: str, default: Sequence[str]
+) -> list[str]:
+    """The named metrics, or the ``default``.
+
+    Raises ConfigError, with the ``refusal``, for one not among ``metrics``.
+    """
     unknown = [name for name in names or () if name not in metrics]
     if unknown:
         sentences = [unknown_name(refusal.format(name), str(name), metrics) for name in unknown]
@@ -95,7 +113,9 @@ def _label(results: Results, setting: Setting) -> str:
 
 
 def _dealt(results: Results, setting: Setting) -> Setting:
-    """The setting with the seed of each trial's partition, which is the run's where ``data.split_seed`` is null."""
+    """The setting with the seed of each trial's partition, which is the run's where
+    ``data.split_seed`` is null.
+    """
     seeds = [results.value(trial, DEAL) for trial in setting.trials]
     pairs = zip(setting.trials, seeds, strict=True)
     dealt = [trial | {DEAL: trial.get("seed") if seed is None else seed} for trial, seed in pairs]
@@ -103,17 +123,28 @@ def _dealt(results: Results, setting: Setting) -> Setting:
 
 
 def _comparable(first: Results, mine: Setting, second: Results, theirs: Setting) -> bool:
-    """Whether two settings of two sweeps partition the same data and agree in the keys that could agree."""
+    """Whether two settings of two sweeps partition the same data and agree in the keys that
+    could agree.
+    """
     for key in set(first.keys) & set(second.keys):
-        values = [{text(setting.values[r.keys.index(key)]) for setting in r.settings} for r in (first, second)]
-        unlike = text(mine.values[first.keys.index(key)]) != text(theirs.values[second.keys.index(key)])
+        values = [
+            {text(setting.values[r.keys.index(key)]) for setting in r.settings}
+            for r in (first, second)
+        ]
+        unlike = text(mine.values[first.keys.index(key)]) != text(
+            theirs.values[second.keys.index(key)]
+        )
         if unlike and values[0] & values[1]:
             return False
-    trials = [(results, trial) for results, s in ((first, mine), (second, theirs)) for trial in s.trials]
+    trials = [
+        (results, trial) for results, s in ((first, mine), (second, theirs)) for trial in s.trials
+    ]
     data = {_data(results, trial) for results, trial in trials}
     if len(data) != 1 or None in data:
         return False
-    records = [read_record(Folder(results.folder).trial(trial["id"])) or {} for results, trial in trials]
+    records = [
+        read_record(Folder(results.folder).trial(trial["id"])) or {} for results, trial in trials
+    ]
     loaded = {record.get("origin", {}).get("data") for record in records} - {None}
     return len(loaded) <= 1
 
@@ -123,4 +154,8 @@ def _data(results: Results, trial: Row) -> str | None:
     fields = results.configs.get(trial["id"], {}).get("data")
     if not isinstance(fields, dict):
         return None
-    return json.dumps({key: value for key, value in fields.items() if key != "split_seed"}, sort_keys=True, default=str)
+    return json.dumps(
+        {key: value for key, value in fields.items() if key != "split_seed"},
+        sort_keys=True,
+        default=str,
+    )

@@ -1,1 +1,3 @@
-"""The Ray session, the placement of a trial, and the checks of nodes and data before anything starts."""
+"""The Ray session, the placement of a trial, and the checks of nodes and data before anything
+starts.
+"""

@@ -1,9 +1,11 @@
-"""Which Ray the command uses: a cluster that was named, one that runs on this machine, or Ray started for this command.
+"""Which Ray the command uses: a cluster that was named, one that runs on this machine, or Ray
+started for this command.
 
-In this order count: ``--address``, the variable RAY_ADDRESS, and the file in which ``ray start`` leaves the address of
-the node's cluster, if it is this user's own. Whoever is submitted to a cluster (`ray submit`) names no address, so the
-file is what makes a sweep use all nodes and not only the cores of the first one. ``local`` stands for Ray on this machine
-alone.
+In this order count: ``--address``, the variable RAY_ADDRESS, and the file in which ``ray start``
+leaves the address of
+the node's cluster, if it is this user's own. Whoever is submitted to a cluster (`ray submit`) names
+no address, so the file is what makes a sweep use all nodes and not only the cores of the first one.
+``local`` stands for Ray on this machine alone.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
 JOIN = "--address HOST:PORT joins the cluster that it names"
 
-# Ray speaks HTTP/2. A client begins with this text and its settings (an empty frame); a server answers with its settings.
+# Ray speaks HTTP/2. A client begins with this text and its settings (an empty frame); a server
+# answers with its settings.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS, HEADER = 4, 9  # the kind of frame, in its fourth byte, and the bytes of a frame's header
 
@@ -32,7 +35,10 @@ class ClusterError(ValueError):
 
 
 class StallError(RuntimeError):
-    """No trial can go on: the cluster has no room, or Ray has died. The message is a sentence for the user."""
+    """No trial can go on: the cluster has no room, or Ray has died.
+
+    The message is a sentence for the user.
+    """
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,15 @@ class Target:
 
 
 def find_target(address: str | None, environment: Mapping[str, str]) -> Target:
-    """Choose the Ray for an option ``--address`` and environment variables, and make sure that something answers there.
+    """Choose the Ray for an option ``--address`` and environment variables, and make sure that
+    something answers there.
 
     Raises:
         ClusterError: the address is none, or no Ray answers there; found within some seconds.
     """
-    named, origin = (address, "--address") if address else (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")
+    named, origin = (
+        (address, "--address") if address else (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")
+    )
     if named == LOCAL:
         return Target()
     if named and named != AUTO:
@@ -70,8 +79,8 @@ def find_target(address: str | None, environment: Mapping[str, str]) -> Target:
         return Target(note=f"{error}; `ray stop` removes that file")
     if named:
         raise ClusterError(
-            f"{origin} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
-            f"to {file}; give the address as HOST:PORT"
+            f"{origin} is {AUTO!r}, and no cluster runs on this machine: `ray start` would "
+            f"have written its address to {file}; give the address as HOST:PORT"
         )
     return Target()
 
@@ -87,13 +96,16 @@ def address_file(environment: Mapping[str, str]) -> Path:
 def _own_text(file: Path) -> str:
     """What this user's Ray wrote to its file; empty if there is none.
 
-    Ray lets every user write to the folder of that file, and whose cluster is joined runs what code it likes here.
+    Ray lets every user write to the folder of that file, and whose cluster is joined runs what code
+    it likes here.
 
     Raises:
         ClusterError: the file is a link, or no file of this user.
     """
     try:
-        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as opened:
+        with open(
+            os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace"
+        ) as opened:
             status = os.fstat(opened.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
                 return opened.read(LONGEST).strip()
@@ -106,15 +118,21 @@ def _own_text(file: Path) -> str:
 
 
 def _reach(address: str, origin: str) -> None:
-    """Make sure that a Ray answers at ``address``. Raises ClusterError with a sentence that names ``origin``."""
+    """Make sure that a Ray answers at ``address``.
+
+    Raises ClusterError with a sentence that names ``origin``.
+    """
     where = address if origin == "--address" else f"{address} ({origin})"
     if address.startswith(("http://", "https://", "ray://")):
         raise ClusterError(
-            f"{where} is for jobs (`ray job submit`) or Ray's client; a cluster is joined at HOST:PORT, as `ray start` says it"
+            f"{where} is for jobs (`ray job submit`) or Ray's client; a cluster is joined "
+            "at HOST:PORT, as `ray start` says it"
         )
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ClusterError(f"{where} is no address of a Ray cluster: HOST:PORT, {AUTO!r} or {LOCAL!r}")
+        raise ClusterError(
+            f"{where} is no address of a Ray cluster: HOST:PORT, {AUTO!r} or {LOCAL!r}"
+        )
     try:
         is_ray = _speaks(host.strip("[]"), int(port))
     except (OSError, UnicodeError) as error:  # the latter of a host's name that cannot be encoded
@@ -126,7 +144,9 @@ def _reach(address: str, origin: str) -> None:
 
 
 def _speaks(host: str, port: int) -> bool:
-    """Whether what answers speaks as Ray does, or has TLS; looking up a name takes as long as the system allows."""
+    """Whether what answers speaks as Ray does, or has TLS; looking up a name takes as long as
+    the system allows.
+    """
     with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
         connection.sendall(PREFACE)
         encrypted = os.environ.get("RAY_USE_TLS", "0") == "1"

@@ -1,6 +1,8 @@
-"""Checks of the data before anything is started: missing, damaged or too small data sets are refused.
+"""Checks of the data before anything is started: missing, damaged or too small data sets are
+refused.
 
-A reader or a split that fails, or returns what it must not, is refused like them, with the line of its file.
+A reader or a split that fails, or returns what it must not, is refused like them, with the line of
+its file.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ def data_problems(
 ) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
-    With ``download``, missing data sets are downloaded where that can be done. ``loaded`` is called with each that could be
-    loaded, ``settle`` with a run whose training follows from the clients' numbers of examples and with what follows.
-    ``misfits`` returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
-    refuses.
+    With ``download``, missing data sets are downloaded where that can be done. ``loaded`` is called
+    with each that could be loaded, ``settle`` with a run whose training follows from the clients'
+    numbers of examples and with what follows. ``misfits`` returns why a machine cannot hold a run
+    with these data, in sentences; nothing is built for a run that it refuses.
     """
     sources: dict[str, Source | str] = {}
     problems: dict[str, ConfigProblem] = {}
@@ -48,9 +50,13 @@ def data_problems(
             if isinstance(read, Source):
                 loaded(run.data, read)
         source = sources[key]
-        sentences = source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
+        sentences = (
+            source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
+        )
         trained = (run.training, run.rounds) if _settles(run) else ()
-        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks, trained, _starts_warm(run)))
+        partition = repr(
+            (federation_key(run, sweep.root_of(run)), run.attacks, trained, _starts_warm(run))
+        )
         if not sentences and isinstance(source, Source) and partition not in attacked:
             attacked.add(partition)
             sentences = _undealt(run, source, settle)
@@ -61,7 +67,9 @@ def data_problems(
 
 def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[str]]) -> list[str]:
     try:
-        shortages = run.split.module.shortages(run.split.config, run.data.config, source) or misfits(run, source)
+        shortages = run.split.module.shortages(
+            run.split.config, run.data.config, source
+        ) or misfits(run, source)
     except Exception as error:  # a split of the user's own may fail in any way
         return [failure(error, f"the split {run.split.name}")]
     if shortages:
@@ -85,25 +93,42 @@ def _starts_warm(run: Run) -> bool:
 
 
 def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> list[str]:
-    """What attacks, training and a warm start lack in the partition, which is made for those alone that look at it."""
-    attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
+    """What attacks, training and a warm start lack in the partition, which is made for those
+    alone that look at it.
+    """
+    attacks = [
+        (at, it)
+        for at, it in enumerate(run.attacks)
+        if it.module.data_problems is not Attack.data_problems
+    ]
     if not attacks and not _settles(run) and not _starts_warm(run):
         return []
     small = source
-    if source.train.x.ndim == 4:  # one pixel of each image takes a moment: attacks lack examples, not pixels
-        train, test = (Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test))
+    if (
+        source.train.x.ndim == 4
+    ):  # one pixel of each image takes a moment: attacks lack examples, not pixels
+        train, test = (
+            Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test)
+        )
         small = replace(source, train=train, test=test)
     # A split of the user's own may look at what images show.
     return _lacking(run, attacks, small, settle) and _lacking(run, attacks, source, settle)
 
 
 def _lacking(
-    run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], source: Source, settle: Callable[[Run, Run], None]
+    run: Run,
+    attacks: Sequence[tuple[int, Component[Any, Any]]],
+    source: Source,
+    settle: Callable[[Run, Run], None],
 ) -> list[str]:
-    """What attacks, with their places in the list, training and a warm start lack in a partition, or why there is none."""
+    """What attacks, with their places in the list, training and a warm start lack in a
+    partition, or why there is none.
+    """
     seed = partition_seed(run)
     try:
-        data = run.split.module.partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
+        data = run.split.module.partition(
+            run.split.config, run.data.config, source, lambda name: stream(seed, name)
+        )
     except DataError as error:
         return str(error).split("\n")
     except Exception as error:
@@ -114,16 +139,33 @@ def _lacking(
     except ValueError as error:
         key, reason = keyed(str(error))
         return [f"{'.'.join(('training', *map(str, key)))}: {reason}"]
-    lacking = [(f"attacks.{i}", *pair) for i, it in attacks for pair in it.module.data_problems(it.config, data)]
+    lacking = [
+        (f"attacks.{i}", *pair)
+        for i, it in attacks
+        for pair in it.module.data_problems(it.config, data)
+    ]
     if _starts_warm(run) and not len(data.shadow):
-        without = f"trains on the server's shadow set, and the split {run.split.name} of {data.name} leaves it none"
+        without = (
+            f"trains on the server's shadow set, and the split {run.split.name} of {data.name} "
+            "leaves it none"
+        )
         field = "warm_start_epochs" if hasattr(run.aggregation.config, "warm_start_epochs") else ""
-        lacking.append(("aggregation", field, f"{without}; set data.shadow_size, or train without a warm start"))
-    return [f"{'.'.join(filter(None, (slot, field)))}: {sentence}" for slot, field, sentence in lacking]
+        lacking.append(
+            (
+                "aggregation",
+                field,
+                f"{without}; set data.shadow_size, or train without a warm start",
+            )
+        )
+    return [
+        f"{'.'.join(filter(None, (slot, field)))}: {sentence}" for slot, field, sentence in lacking
+    ]
 
 
 def data_problem(sweep: Sweep, sentence: str) -> ConfigProblem:
-    """The problem for a sentence that begins with "key: ", or else concerns the section ``base.data`` as a whole."""
+    """The problem for a sentence that begins with "key: ", or else concerns the section
+    ``base.data`` as a whole.
+    """
     key, rest = keyed(sentence)
     return sweep.problem(rest, "base", *(key or ("data",)))
 
@@ -136,14 +178,25 @@ def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> S
         return str(error)
     except Exception as error:  # a reader of the user's own may fail in any way
         return failure(error, f"the reader of {data.name}")
-    return "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in problems) or source
+    return (
+        "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in problems)
+        or source
+    )
 
 
 def failure(error: BaseException, who: str, file: Path | None = None) -> str:
-    """A sentence for an exception that ``who`` should not have raised: type, text, and its line, if possible in ``file``."""
+    """A sentence for an exception that ``who`` should not have raised: type, text, and its line,
+    if possible in ``file``.
+    """
     calls = traceback.extract_tb(error.__traceback__)
-    ours = [call for call in calls if "site-packages" not in call.filename and call.filename != __file__] or list(calls)
+    ours = [
+        call for call in calls if "site-packages" not in call.filename and call.filename != __file__
+    ] or list(calls)
     ours = [call for call in calls if file and Path(call.filename) == file] or ours
     what = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split())[:300])))
-    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno}: {ours[-1].line})" if ours else ""
+    place = (
+        f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno}: {ours[-1].line})"
+        if ours
+        else ""
+    )
     return f"{who} failed with {what}{place}"

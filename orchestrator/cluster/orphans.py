@@ -1,8 +1,9 @@
 """What a run that was killed leaves of its Ray, and how a later run ends it.
 
-Ray's processes end by themselves when the command that started them is killed, some of them only after a minute. So the
-command marks their environment, and nobody else's, with its number, the time at which it was created, and Ray's folder. What
-is marked, and does not descend from that command any more, is certainly ours; nothing else is ended.
+Ray's processes end by themselves when the command that started them is killed, some of them only
+after a minute. So the command marks their environment, and nobody else's, with its number, the time
+at which it was created, and Ray's folder. What is marked, and does not descend from that command
+any more, is certainly ours; nothing else is ended.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from orchestrator.cluster.address import address_file
 MARK = "FEDPRIV_RAY"  # the variable in the environment of Ray's processes
 # Keeps Ray's processes, which write titles over their arguments, from overwriting what is behind.
 READABLE = "SPT_NOENV"
-POLITE, LAST = 1.0, 2.0  # seconds from asking a process to end to killing it, and to wait after that
+POLITE, LAST = (
+    1.0,
+    2.0,
+)  # seconds from asking a process to end to killing it, and to wait after that
 CLOCK = 0.5  # seconds by which the system's clock may be set in the meantime
 
 
@@ -36,7 +40,11 @@ def ray_processes() -> dict[str, list[psutil.Process]]:
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             mark = process.environ().get(MARK, "")
-            if process.uids().real == os.geteuid() and mark.endswith(f" {_folder()}") and process.pid != os.getpid():
+            if (
+                process.uids().real == os.geteuid()
+                and mark.endswith(f" {_folder()}")
+                and process.pid != os.getpid()
+            ):
                 by_mark.setdefault(mark, []).append(process)
     return by_mark
 
@@ -54,12 +62,15 @@ def end_orphans() -> list[str]:
         if orphans := [process for process in processes if not _descends(process, float(created))]:
             _end(orphans)
             many = f"{len(orphans)} process{'' if len(orphans) == 1 else 'es'}"
-            sentences.append(f"ended {many} that an earlier run (process {number}, killed) left behind")
+            sentences.append(
+                f"ended {many} that an earlier run (process {number}, killed) left behind"
+            )
     return sentences
 
 
 def _descends(process: psutil.Process, created: float) -> bool:
-    """Whether an ancestor of a process was created at that time: numbers differ between containers, and are given out again.
+    """Whether an ancestor of a process was created at that time: numbers differ between
+    containers, and are given out again.
 
     True also where that cannot be said.
     """

@@ -1,9 +1,11 @@
 """A sweep file as plain JSON values: each key with its line, changed by ``--set`` options.
 
-Only the unsurprising part of YAML is accepted: the core schema of YAML 1.2 (``1e-3`` is a number, ``no`` and
-``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once, finite numbers, no tags that would build
-objects. Aliases (``*name``) are allowed as long as they stay small. PyYAML composes nodes, and values are made of them
-here and never by YAML's constructors, so no input can run code, or grow without bound.
+Only the unsurprising part of YAML is accepted: the core schema of YAML 1.2 (``1e-3`` is a number,
+``no`` and
+``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once, finite numbers,
+no tags that would build objects. Aliases (``*name``) are allowed as long as they stay small. PyYAML
+composes nodes, and values are made of them here and never by YAML's constructors, so no input can
+run code, or grow without bound.
 """
 
 from __future__ import annotations
@@ -18,15 +20,26 @@ from typing import Any
 
 import yaml
 
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key, dotted_key, format_value, suggest
+from orchestrator.config.errors import (
+    ConfigError,
+    ConfigProblem,
+    Key,
+    dotted_key,
+    format_value,
+    suggest,
+)
 from orchestrator.config.search_space import WORDS
 
-# A sweep file is a page or two. PyYAML reads about 200 kB per second, so these limits also bound the time to a refusal.
+# A sweep file is a page or two. PyYAML reads about 200 kB per second, so these limits also bound
+# the time to a refusal.
 MOST_BYTES = 256 * 1024
 MOST_VALUES = 50_000
 DEEPEST = 20
 LARGEST_INTEGER = 2**63 - 1
-TOO_LARGE = f"is nested more than {DEEPEST} levels deep, or has more than {MOST_VALUES} values with aliases expanded"
+TOO_LARGE = (
+    f"is nested more than {DEEPEST} levels deep, or has more than {MOST_VALUES} values with "
+    "aliases expanded"
+)
 TAG = "tag:yaml.org,2002:"
 
 
@@ -38,30 +51,53 @@ def _integer(text: str) -> float:
 # Plain scalars by the end of their tag: what they look like, and their value.
 SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     "null": (re.compile(r"(~|null|Null|NULL|)$"), lambda text: None),
-    "bool": (re.compile(r"(true|True|TRUE|false|False|FALSE)$"), lambda text: text.lower() == "true"),
+    "bool": (
+        re.compile(r"(true|True|TRUE|false|False|FALSE)$"),
+        lambda text: text.lower() == "true",
+    ),
     "int": (re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), _integer),
     "float": (
-        re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
-        lambda text: math.nan if text[-1] in "fFnN" else float(text) + 0.0,  # minus zero becomes zero: the same trial
+        re.compile(
+            r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+        ),
+        lambda text: (
+            math.nan if text[-1] in "fFnN" else float(text) + 0.0
+        ),  # minus zero becomes zero: the same trial
     ),
     "str": (re.compile(r"[^\ud800-\udfff]*\Z"), str),
 }
 # What is expected of a line, by what PyYAML says of it.
 EXPECTED = {
-    r"<block end>, but found '(<block|-)": "must begin in the same column as the keys, or dashes, that it stands beside",
-    "mapping values": "keys of one map begin in the same column and end with ': ', and a text with ': ' in it is in quotes",
+    r"<block end>, but found '(<block|-)": (
+        "must begin in the same column as the keys, or dashes, that it stands beside"
+    ),
+    "mapping values": (
+        "keys of one map begin in the same column and end with ': ', and a text with ': ' in it "
+        "is in quotes"
+    ),
     "expected ':'": "this line, or the one before it, must be 'key: value'",
     r"'\\t'": "must have spaces in the place of a tab",
-    "expected ',' or|end of stream": "brackets and quotes must be closed, with commas between what is in brackets",
+    "expected ',' or|end of stream": (
+        "brackets and quotes must be closed, with commas between what is in brackets"
+    ),
     "cannot start": "a text that begins like this must be in quotes",
 }
 KINDS = {yaml.ScalarNode: (*SCALARS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
 MISSING = object()
-PLAIN: dict[type, Any] = {PathLike: fspath, Mapping: dict, tuple: list, str: str, int: int, float: float}
+PLAIN: dict[type, Any] = {
+    PathLike: fspath,
+    Mapping: dict,
+    tuple: list,
+    str: str,
+    int: int,
+    float: float,
+}
 
 
 class CoreLoader(yaml.SafeLoader):
-    """Tags plain scalars by the core schema of YAML 1.2, where PyYAML's own loaders know that of YAML 1.1."""
+    """Tags plain scalars by the core schema of YAML 1.2, where PyYAML's own loaders know that of
+    YAML 1.1.
+    """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's
 
@@ -71,7 +107,9 @@ for _kind in ("null", "bool", "int", "float"):
 
 
 class CoreDumper(yaml.SafeDumper):
-    """Quotes the texts that `CoreLoader` would not read as texts, and writes what no file can hold with a tag."""
+    """Quotes the texts that `CoreLoader` would not read as texts, and writes what no file can
+    hold with a tag.
+    """
 
     yaml_implicit_resolvers = CoreLoader.yaml_implicit_resolvers
 
@@ -80,7 +118,9 @@ class CoreDumper(yaml.SafeDumper):
         return True
 
     def represent_other(self, value: Any) -> yaml.Node:
-        """The node of what is no plain value, with a tag that is refused by its key, if it cannot be made one."""
+        """The node of what is no plain value, with a tag that is refused by its key, if it
+        cannot be made one.
+        """
         try:
             return self.represent_data(plain(value))
         except TypeError:
@@ -91,18 +131,26 @@ CoreDumper.add_multi_representer(object, CoreDumper.represent_other)
 
 
 def plain(value: Any) -> Any:
-    """A value as a sweep file has it: tuples, paths and NumPy's numbers and arrays count as plain. Raises TypeError."""
+    """A value as a sweep file has it: tuples, paths and NumPy's numbers and arrays count as
+    plain. Raises TypeError.
+    """
     if hasattr(value, "tolist"):  # NumPy's
         return value.tolist()
     for kind, plain in PLAIN.items():
         if isinstance(value, kind):
             return plain(value)
-    raise TypeError(f"must be a text, number, list or dict, got {type(value).__name__} {format_value(value)}")
+    raise TypeError(
+        f"must be a text, number, list or dict, got {type(value).__name__} {format_value(value)}"
+    )
 
 
 def dump(value: Any, **style: Any) -> str:
-    """Write a value as the text of a sweep file that says the same, or that is refused where it cannot."""
-    text: str = yaml.dump(value, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120, **style)
+    """Write a value as the text of a sweep file that says the same, or that is refused where it
+    cannot.
+    """
+    text: str = yaml.dump(
+        value, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120, **style
+    )
     return text
 
 
@@ -121,15 +169,20 @@ class Document:
     places: dict[Key, tuple[str, int | None]] = field(default_factory=dict)
 
     def place(self, problem: ConfigProblem) -> ConfigProblem:
-        """``problem`` with the file and line of its key, or of the closest key around it; unchanged if it has a place."""
+        """``problem`` with the file and line of its key, or of the closest key around it;
+        unchanged if it has a place.
+        """
         if problem.file:
             return problem
         prefixes = (problem.key[:length] for length in range(len(problem.key), 0, -1))
-        file, line = next((self.places[key] for key in prefixes if key in self.places), (self.file, None))
+        file, line = next(
+            (self.places[key] for key in prefixes if key in self.places), (self.file, None)
+        )
         return replace(problem, file=file, line=line)
 
     def changed(self, sets: Sequence[str]) -> Document:
-        """The document with these overrides, ``key=value`` with dotted keys from the top of the file; later ones win.
+        """The document with these overrides, ``key=value`` with dotted keys from the top of the
+        file; later ones win.
 
         Raises:
             ConfigError: with all options that cannot be read.
@@ -145,7 +198,9 @@ class Document:
             except ConfigError as refusal:
                 problems += [replace(problem, key=(), line=None) for problem in refusal.problems]
             else:
-                others = {other: place for other, place in places.items() if other[: len(key)] != key}
+                others = {
+                    other: place for other, place in places.items() if other[: len(key)] != key
+                }
                 places = others | {key: (option, None)}
         if problems:
             raise ConfigError(problems)
@@ -157,21 +212,27 @@ def _parsed(tree: Any, text: str, option: str) -> tuple[Key, Any]:
     name, equals, written = text.partition("=")
     parts = [part.strip() for part in name.split(".")]
     if not equals or not all(parts):
-        raise KeyPathError("must be key=value, with a dotted key from the top of the file, such as base.rounds=4")
+        raise KeyPathError(
+            "must be key=value, with a dotted key from the top of the file, such as base.rounds=4"
+        )
     if not written.strip():
         raise KeyPathError("has no value after '='; write null to set no value")
     value = read(written, option).value
     if parts[0] != "sweep" or len(parts) == 1:
         return locate(tree, parts), value
     # Swept keys contain dots and end before a word like grid_search.
-    end = next((place for place, part in enumerate(parts) if place > 1 and part in WORDS), len(parts))
+    end = next(
+        (place for place, part in enumerate(parts) if place > 1 and part in WORDS), len(parts)
+    )
     key = locate(tree, ("sweep", ".".join(parts[1:end]), *parts[end:]))
     # One word of the search space replaces another.
     return (key[:2], {str(key[2]): value}) if len(key) == 3 else (key, value)
 
 
 class KeyPathError(ValueError):  # noqa: N818
-    """A dotted key leads into a value that has no entries, or to a list entry that does not exist."""
+    """A dotted key leads into a value that has no entries, or to a list entry that does not
+    exist.
+    """
 
 
 def locate(tree: Any, key: Iterable[str | int]) -> Key:
@@ -185,9 +246,13 @@ def locate(tree: Any, key: Iterable[str | int]) -> Key:
         if isinstance(tree, list):
             names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tree]
             if step not in names and str(step) not in map(str, range(len(names))):
-                entries = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str))
+                entries = ", ".join(
+                    f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str)
+                )
                 known = f"its entries: {entries or len(tree)}"
-                raise KeyPathError(f"{dotted_key(located)} has no entry {dotted_key((step,))}; {known}")
+                raise KeyPathError(
+                    f"{dotted_key(located)} has no entry {dotted_key((step,))}; {known}"
+                )
             step = names.index(step) if step in names else int(step)
         tree = value_at(tree, (step,))
         located = (*located, step)
@@ -205,9 +270,11 @@ def value_at(tree: Any, key: Key, otherwise: Any = None) -> Any:
 
 
 def assign(tree: Any, key: Key, value: Any, at: Key = ()) -> Any:
-    """A copy of ``tree`` with ``value`` at ``key``, as `locate` returns it; missing maps on the way are created.
+    """A copy of ``tree`` with ``value`` at ``key``, as `locate` returns it; missing maps on the
+    way are created.
 
-    A text on the way is the bare name of a component: ``mlp`` counts as ``{name: mlp}``. ``at`` is the key of ``tree``.
+    A text on the way is the bare name of a component: ``mlp`` counts as ``{name: mlp}``. ``at`` is
+    the key of ``tree``.
 
     Raises:
         KeyPathError: the key leads into a value that has no entries.
@@ -220,7 +287,9 @@ def assign(tree: Any, key: Key, value: Any, at: Key = ()) -> Any:
         return [*tree[:step], assign(tree[step], rest, value, (*at, step)), *tree[step + 1 :]]
     if isinstance(tree, dict):
         return {**tree, step: assign(tree.get(step), rest, value, (*at, step))}
-    raise KeyPathError(f"{dotted_key(at)} is {format_value(tree)}, which has no {dotted_key((step,))} in it")
+    raise KeyPathError(
+        f"{dotted_key(at)} is {format_value(tree)}, which has no {dotted_key((step,))} in it"
+    )
 
 
 def contents(path: Path) -> str:
@@ -237,10 +306,16 @@ def contents(path: Path) -> str:
             return raw.decode("utf-8-sig")
         sentence = f"is longer than {MOST_BYTES // 1024} KiB, the largest size that is read"
     except FileNotFoundError:
-        sentence = f"no such file. {suggest(path.name, [other.name for other in path.parent.glob('*.yaml')])}"
+        sentence = (
+            "no such file. "
+            f"{suggest(path.name, [other.name for other in path.parent.glob('*.yaml')])}"
+        )
     except UnicodeDecodeError as error:
         line, sentence = raw.count(b"\n", 0, error.start) + 1, "is not UTF-8 text"
-    except (OSError, ValueError) as error:  # a directory, no permission, a name with a null character
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # a directory, no permission, a name with a null character
         sentence = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     raise ConfigError([ConfigProblem(sentence.rstrip(), file=str(path), line=line)]) from None
 
@@ -249,7 +324,8 @@ def read(text: str, file: str) -> Document:
     """Read YAML text; ``file`` is its name in messages.
 
     Raises:
-        ConfigError: with every value that cannot be used, or with the one place where reading cannot continue.
+        ConfigError: with every value that cannot be used, or with the one place where reading
+            cannot continue.
     """
     reader = _Reader(file)
     try:
@@ -262,17 +338,27 @@ def read(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said, line = error.problem or error.context or "", mark.line if mark else -1
-        expected = next((words for pattern, words in EXPECTED.items() if re.search(pattern, said)), said)
-        sentence = f"is not valid YAML: {expected}, got {format_value(''.join(text.split(chr(10))[line : line + 1]))}"
+        expected = next(
+            (words for pattern, words in EXPECTED.items() if re.search(pattern, said)), said
+        )
+        sentence = (
+            f"is not valid YAML: {expected}, got "
+            f"{format_value(''.join(text.split(chr(10))[line : line + 1]))}"
+        )
         reader.problems.append(ConfigProblem(sentence, file=file, line=line + 1 if mark else None))
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # a character that is none
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        reader.problems.append(ConfigProblem("contains a character that is not text", file=file, line=line))
+        reader.problems.append(
+            ConfigProblem("contains a character that is not text", file=file, line=line)
+        )
     raise ConfigError(reader.problems) from None
 
 
 class _Reader:
-    """Makes values of PyYAML's nodes. ``DEEPEST`` bounds the recursion, also of aliases, and ``MOST_VALUES`` the work."""
+    """Makes values of PyYAML's nodes.
+
+    ``DEEPEST`` bounds the recursion, also of aliases, and ``MOST_VALUES`` the work.
+    """
 
     def __init__(self, file: str) -> None:
         self.file, self.values = file, 0
@@ -291,7 +377,9 @@ class _Reader:
             raise ConfigError(self.problems)
         kind = node.tag.removeprefix(TAG)
         if kind not in KINDS[type(node)]:
-            self.complain(key, node, f"the tag {dotted_key((kind,))} is not allowed; write plain values only")
+            self.complain(
+                key, node, f"the tag {dotted_key((kind,))} is not allowed; write plain values only"
+            )
         elif isinstance(node, yaml.MappingNode):
             return self.mapping(key, node)
         elif isinstance(node, yaml.SequenceNode):
@@ -299,7 +387,9 @@ class _Reader:
         elif not SCALARS[kind][0].match(text := node.value):
             self.complain(key, node, f"is no {kind}, got {format_value(text)}")
         elif isinstance(value := SCALARS[kind][1](text), float) and not math.isfinite(value):
-            sentence = f"must be finite, an integer at most 2^63 - 1, got {format_value(text)[1:-1]}"
+            sentence = (
+                f"must be finite, an integer at most 2^63 - 1, got {format_value(text)[1:-1]}"
+            )
             self.complain(key, node, sentence)
         else:
             return value
@@ -310,9 +400,17 @@ class _Reader:
         for written, entry in node.value:
             name = self.value((*key, "?"), written)
             if not isinstance(name, str):
-                self.complain(key, written, f"a key must be a text, got {format_value(name)}; put it in quotes")
+                self.complain(
+                    key,
+                    written,
+                    f"a key must be a text, got {format_value(name)}; put it in quotes",
+                )
             elif name in values:
-                self.complain((*key, name), written, f"is given twice, first on line {self.places[*key, name][1]}")
+                self.complain(
+                    (*key, name),
+                    written,
+                    f"is given twice, first on line {self.places[*key, name][1]}",
+                )
             else:
                 self.places[*key, name] = (self.file, written.start_mark.line + 1)
                 values[name] = self.value((*key, name), entry)

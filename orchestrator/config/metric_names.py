@@ -1,8 +1,9 @@
-"""The list of all metrics: label, unit, family, which direction is better, and the tables that show it.
+"""The list of all metrics: label, unit, family, which direction is better, and the tables that
+show it.
 
-Those of a round are declared in `algorithms.metrics.declared`, those of a component in its own file (``METRICS``, see
-`algorithms.core.metric`). This list does not decide what is measured: an undeclared metric still appears, under its own
-name, after the others.
+Those of a round are declared in `algorithms.metrics.declared`, those of a component in its own file
+(``METRICS``, see `algorithms.core.metric`). This list does not decide what is measured: an
+undeclared metric still appears, under its own name, after the others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from algorithms.core.metric import ACCURACY, CLIENT, FAMILIES, MINOR, NOISE, SOURCE, Column, Kind, Metric
+from algorithms.core.metric import (
+    ACCURACY,
+    CLIENT,
+    FAMILIES,
+    MINOR,
+    NOISE,
+    SOURCE,
+    Column,
+    Kind,
+    Metric,
+)
 from algorithms.metrics.declared import ROUND_METRICS
 from datasets.components import Completed, described
 from orchestrator.config.slots import SLOTS
@@ -24,7 +35,9 @@ FOLDERS = tuple(slot.folder for slot in SLOTS)  # the packages whose modules are
 # What the engine puts behind a metric for one of several models that are not named after a group.
 UNNAMED = re.compile(r"(?:cluster|model|other)_\d+")
 # A metric of one round, of a group's clients, or of one of several models.
-PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global|worst)")
+PART = re.compile(
+    r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global|worst)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,11 +56,14 @@ class Shown:
 
 def metrics() -> dict[str, Metric]:
     """Every declared metric by name, in the order of the summary."""
-    return _collected(tuple(component for folder in FOLDERS for component in described(folder).values()))
+    return _collected(
+        tuple(component for folder in FOLDERS for component in described(folder).values())
+    )
 
 
 def metric(name: str) -> Metric:
-    """The description of the metric ``name``; an undeclared metric keeps its name as label and belongs to `OTHER`.
+    """The description of the metric ``name``; an undeclared metric keeps its name as label and
+    belongs to `OTHER`.
 
     A part of a declared metric (`PART`) is described like the whole.
 
@@ -63,11 +79,20 @@ def metric(name: str) -> Metric:
         return Metric(name, OTHER, name.replace("_", " "), unit="")
     label = f"{whole.label}, {part['of'].replace('_', ' ')}"
     described = (whole.direction, whole.unit, whole.digits)
-    return Metric(name, whole.family, label, *described, chance=whole.chance, bound=whole.bound, limits=whole.limits)
+    return Metric(
+        name,
+        whole.family,
+        label,
+        *described,
+        chance=whole.chance,
+        bound=whole.bound,
+        limits=whole.limits,
+    )
 
 
 def of_one_model(name: str) -> bool:
-    """Whether a column is a declared metric (`Metric.by_model`) of one of several models that are not named after a group.
+    """Whether a column is a declared metric (`Metric.by_model`) of one of several models that
+    are not named after a group.
 
     >>> of_one_model("mia_accuracy_model_1"), of_one_model("unheard_of_model_1"), of_one_model("model_1")
     (True, False, False)
@@ -81,14 +106,19 @@ def of_one_model(name: str) -> bool:
 
 def families(names: Collection[str]) -> dict[str, list[Metric]]:
     """The metrics ``names`` grouped by family, in the order of the summary."""
-    grouped = {family: list[Metric]() for family in (*(entry.family for entry in metrics().values()), OTHER)}
+    grouped = {
+        family: list[Metric]()
+        for family in (*(entry.family for entry in metrics().values()), OTHER)
+    }
     for name in names:
         grouped[metric(name).family].append(metric(name))
     return {family: members for family, members in grouped.items() if members}
 
 
 def ordered(names: set[str]) -> tuple[str, ...]:
-    """Sort metric names in the order of the summary: parts follow their whole; undeclared ones come last, by name."""
+    """Sort metric names in the order of the summary: parts follow their whole; undeclared ones
+    come last, by name.
+    """
     place = {name: at for at, name in enumerate(metrics())}
 
     def key(name: str) -> tuple[int, str]:
@@ -99,7 +129,9 @@ def ordered(names: set[str]) -> tuple[str, ...]:
 
 
 def kind(names: Collection[str]) -> Kind:
-    """The kind of sweep, judged by the metrics that it measured; it decides which accuracies the tables show."""
+    """The kind of sweep, judged by the metrics that it measured; it decides which accuracies the
+    tables show.
+    """
     if "accuracy_majority" in names:
         return "groups"
     measured = {metric(name).family for name in names}
@@ -111,8 +143,9 @@ def kind(names: Collection[str]) -> Kind:
 def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
     """The columns of a table on the terminal.
 
-    If the sweep has no accuracy by group or by test set, the overall accuracy comes first. Metrics without a declared
-    column are shown only if there is nothing else to show. ``live`` chooses the columns of the live table.
+    If the sweep has no accuracy by group or by test set, the overall accuracy comes first. Metrics
+    without a declared column are shown only if there is nothing else to show. ``live`` chooses the
+    columns of the live table.
     """
     about, columns = kind(names), list[Shown]()
     for entry in metrics().values():
@@ -123,7 +156,11 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
         if rank is not None and any(name in names for name in shared):
             digits = entry.digits if column.digits is None else column.digits
             columns.append(Shown(column.heading, shared, rank, digits, column.interval))
-    finer = [column for column in columns if column.rank <= 1 and metric(column.metrics[0]).family == ACCURACY]
+    finer = [
+        column
+        for column in columns
+        if column.rank <= 1 and metric(column.metrics[0]).family == ACCURACY
+    ]
     if "accuracy" in names and not finer:
         columns.insert(0, Shown("accuracy", ("accuracy",), 0))
     bare = [name for name in ordered(set(names)) if name not in BOOKKEEPING]
@@ -131,39 +168,64 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
 
 
 def page() -> str:
-    """All declared metrics as Markdown, a table for each family; the ends of intervals stand beside their metric."""
+    """All declared metrics as Markdown, a table for each family; the ends of intervals stand
+    beside their metric.
+    """
     sources: dict[str, list[str]] = {}
     for folder in FOLDERS:
         for name, component in described(folder).items():
             for entry in component.METRICS:
                 sources.setdefault(entry.name, []).append(f"`{name}`")
-    lines = ["# Metrics", "", "Made by `fedpriv list metrics` from what the engine and the components declare.", ""]
-    for family, members in families([name for name, entry in metrics().items() if entry.label]).items():
-        lines += [f"## {family}", "", "| column | what | unit | better | by chance | measured by |", f"|{' --- |' * 6}"]
+    lines = [
+        "# Metrics",
+        "",
+        "Made by `fedpriv list metrics` from what the engine and the components declare.",
+        "",
+    ]
+    for family, members in families(
+        [name for name, entry in metrics().items() if entry.label]
+    ).items():
+        lines += [
+            f"## {family}",
+            "",
+            "| column | what | unit | better | by chance | measured by |",
+            f"|{' --- |' * 6}",
+        ]
         parts = {part.name for row in members for part in row.parts}
         for row in (row for row in members if row.name not in parts):
             ends = f", `{row.name}_low`, `{row.name}_high`" if row.ends else ""
             form = "`{}`" if isinstance(row.chance, str) else "{:g}"
             chance = "" if row.chance is None else form.format(row.chance)
             by = ", ".join(sources.get(row.name, ["engine"]))
-            lines.append(f"| `{row.name}`{ends} | {row.label} | {row.unit} | {row.direction or ''} | {chance} | {by} |")
+            lines.append(
+                f"| `{row.name}`{ends} | {row.label} | {row.unit} | {row.direction or ''} | "
+                f"{chance} | {by} |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
 @cache
 def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
-    """Metrics of the engine and of the components, sorted by family. A name's first declaration counts.
+    """Metrics of the engine and of the components, sorted by family.
 
-    What an attack finds comes before what the engine makes of it for risk and violations. A metric's value by chance
-    and the ends of its interval need no declaration of their own: they follow the metric and are described like it.
+    A name's first declaration counts.
+
+    What an attack finds comes before what the engine makes of it for risk and violations. A
+    metric's value by chance and the ends of its interval need no declaration of their own: they
+    follow the metric and are described like it.
     """
     declared, engine = dict[str, Metric](), {entry.name for entry in ROUND_METRICS}
-    for entry in (*ROUND_METRICS, *(entry for component in components for entry in component.METRICS)):
+    for entry in (
+        *ROUND_METRICS,
+        *(entry for component in components for entry in component.METRICS),
+    ):
         declared.setdefault(entry.name, entry)
     families = list(dict.fromkeys((*FAMILIES, *(entry.family for entry in declared.values()))))
     names = dict[str, Metric]()
-    for entry in sorted(declared.values(), key=lambda entry: (families.index(entry.family), entry.name in engine)):
+    for entry in sorted(
+        declared.values(), key=lambda entry: (families.index(entry.family), entry.name in engine)
+    ):
         names[entry.name] = entry
         for part in entry.parts:
             if part.name not in declared:

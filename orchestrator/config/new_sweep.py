@@ -1,7 +1,9 @@
 """A first sweep for somebody's own data: fields that fit the data, written with a comment each.
 
-The experiment is the one that a decision needs: the clients train plainly or with DP-SGD at a loose and at a strict epsilon,
-and four attacks look at the result. Sizes are chosen so that two processor cores take a few minutes.
+The experiment is the one that a decision needs: the clients train plainly or with DP-SGD at a loose
+and at a strict epsilon,
+and four attacks look at the result. Sizes are chosen so that two processor cores take a few
+minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
 HERE, TEMPLATE = Path(__file__).parent, "new_sweep.yaml.jinja"
-FEWEST_EXAMPLES = 70  # with fewer, too few are left for clients to train on and for attacks to compare members with
+# with fewer, too few are left for clients to train on and for attacks to compare members with
+FEWEST_EXAMPLES = 70
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
 FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
 SHADOW_SHARE = 0.25  # of the training part, where nobody says whose the examples are
@@ -30,13 +33,17 @@ ASIDE_SHARE = 0.2  # of the clients, who are set aside for the server
 MOST_ASIDE = 5
 EACH = 30  # examples of a client, at least, where the data name no clients
 MOST_CLIENTS = 20
-MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
+MOST_EACH = (
+    150  # examples of a client, at most: a few minutes, and models that overfit as in practice
+)
 MOST_TESTS = 2000
 EPSILONS = (8.0, 1.0)  # of an example: customary where models must stay useful, and a strict one
 FEWEST_COMPARED = 10  # non-members of a client, without which FedMIA compares it with other clients
 TARGETS = 20  # examples of each client that source inference looks at, at most
 WIDEST = 116  # columns of a line
-PLAIN = re.compile(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*")  # what YAML needs no quotes for, unless it is null, yes, ...
+PLAIN = re.compile(
+    r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*"
+)  # what YAML needs no quotes for, unless it is null, yes, ...
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -48,11 +55,14 @@ class Sizes:
         clients: number of clients.
         each: the most examples that a client trains on; None for no limit.
         shadow: examples of the shadow set.
-        tests: the most examples of the test part that measure accuracy, and as many non-members; None for a half each.
+        tests: the most examples of the test part that measure accuracy, and as many non-members;
+            None for a half each.
         smallest: about how many examples the smallest client trains on.
-        small: the clients of the data that the split leaves out, as they would train on fewer than `FEWEST_OF_A_CLIENT`.
+        small: the clients of the data that the split leaves out, as they would train on fewer than
+            `FEWEST_OF_A_CLIENT`.
         aside: the clients whose training examples are the shadow set, and who take no part.
-        nonmembers: how many non-members the client with the fewest has, or all together where they are nobody's.
+        nonmembers: how many non-members the client with the fewest has, or all together where they
+            are nobody's.
     """
 
     clients: int
@@ -68,17 +78,20 @@ class Sizes:
 def sizes(profile: Profile) -> Sizes:
     """Divide the examples.
 
-    Of clients that the data name, as many take part as take minutes, not counting those that have too few.
+    Of clients that the data name, as many take part as take minutes, not counting those that have
+    too few.
 
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
     train, test = profile.train, profile.test
     total = int((train + test).sum())
-    if total >= FEWEST_EXAMPLES and (train.sum() < FEWEST_TO_TRAIN_ON or test.sum() < FEWEST_TO_TEST_ON):
+    if total >= FEWEST_EXAMPLES and (
+        train.sum() < FEWEST_TO_TRAIN_ON or test.sum() < FEWEST_TO_TEST_ON
+    ):
         raise ValueError(
-            f"the training part has {train.sum()} examples and the test part {test.sum()}; at least {FEWEST_TO_TRAIN_ON} and "
-            f"{FEWEST_TO_TEST_ON} are needed"
+            f"the training part has {train.sum()} examples and the test part {test.sum()}; at "
+            f"least {FEWEST_TO_TRAIN_ON} and {FEWEST_TO_TEST_ON} are needed"
         )
     if profile.clients and total >= FEWEST_EXAMPLES:
         return _of_clients(profile)
@@ -91,11 +104,15 @@ def sizes(profile: Profile) -> Sizes:
     each = MOST_EACH if rest > clients * MOST_EACH else None
     most = MOST_TESTS if test.sum() > 2 * MOST_TESTS else None
     held_out = most or int(test.sum()) // 2
-    return Sizes(clients, each, shadow, most, smallest=(each or rest // clients) // 3, nonmembers=held_out)
+    return Sizes(
+        clients, each, shadow, most, smallest=(each or rest // clients) // 3, nonmembers=held_out
+    )
 
 
 def _of_clients(profile: Profile) -> Sizes:
-    """Divide the examples of clients that the data name; some of three clients or more are set aside for the server."""
+    """Divide the examples of clients that the data name; some of three clients or more are set
+    aside for the server.
+    """
     train, test = profile.train, profile.test
     enough = (train >= FEWEST_OF_A_CLIENT) & (test > 0)
     aside = _set_aside(profile, enough)
@@ -105,14 +122,16 @@ def _of_clients(profile: Profile) -> Sizes:
     clients = min(MOST_CLIENTS, int(able.sum()))
     if clients < 2:
         raise ValueError(
-            f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
-            "and shadow set are taken away; two such clients are needed at least. Without --client the examples are "
-            "partitioned among clients"
+            f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to "
+            "train on, once test part and shadow set are taken away; two such clients are "
+            "needed at least. Without --client the examples are partitioned among clients"
         )
     total = round((train + test)[able].mean() * (clients + len(aside)))
     if total < FEWEST_EXAMPLES:
         raise _too_few(total)
-    of_server = int(train[aside].sum()) if len(aside) else int(share * np.sort(train[able])[:clients].sum())
+    of_server = (
+        int(train[aside].sum()) if len(aside) else int(share * np.sort(train[able])[:clients].sum())
+    )
     shadow = min(of_server, MOST_CLIENTS * MOST_EACH)
     given = 0 if len(aside) else shadow
     others = np.ones(len(train), np.bool_)
@@ -133,7 +152,9 @@ def _of_clients(profile: Profile) -> Sizes:
 
 
 def _set_aside(profile: Profile, enough: NDArray[np.bool_]) -> Ints:
-    """Choose the clients that are set aside for the server, of all sizes; none of fewer than three with ``enough``."""
+    """Choose the clients that are set aside for the server, of all sizes; none of fewer than
+    three with ``enough``.
+    """
     candidates = np.flatnonzero(enough)
     count = min(MOST_ASIDE, max(1, round(ASIDE_SHARE * len(candidates))))
     several = [client for client in candidates if profile.clients[client] not in profile.one_class]
@@ -146,16 +167,17 @@ def _set_aside(profile: Profile, enough: NDArray[np.bool_]) -> Ints:
 
 def _too_few(total: int) -> ValueError:
     return ValueError(
-        f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
-        f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
+        f"{total} different examples (repeated ones count once) are too few: clients, test "
+        f"set, non-members and shadow set share them, and {FEWEST_EXAMPLES} are needed at "
+        "least"
     )
 
 
 def new_sweep(profile: Profile, path: str, name: str) -> str:
     """The text of a sweep file on the data at ``path``, relative to its folder.
 
-    Characters of the sweep's ``name`` that its results folder cannot have are replaced. Raises ValueError, with a sentence, if
-    the data are too few.
+    Characters of the sweep's ``name`` that its results folder cannot have are replaced. Raises
+    ValueError, with a sentence, if the data are too few.
     """
     from jinja2 import Environment, FileSystemLoader
 
@@ -163,7 +185,9 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
     split, why_split = _split(profile, counts)
     if profile.clients:
         profile.notes.append(_whose_shadow(counts))
-    environment = Environment(loader=FileSystemLoader(HERE), trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - YAML
+    environment = Environment(
+        loader=FileSystemLoader(HERE), trim_blocks=True, keep_trailing_newline=True
+    )  # noqa: S701 - YAML
     # Comments are printable, so that no line ends where a reader of YAML does not expect it.
     wrapped = lambda text, indent: textwrap.wrap(printable(text), WIDEST - indent - 2)  # noqa: E731
     environment.filters |= {"yaml": _yaml, "wrapped": wrapped}
@@ -193,7 +217,9 @@ def _training(images: bool) -> str:
 
 
 def _fedmia(counts: Sizes) -> str:
-    """The server's own membership attack, as far as there is enough to compare; empty if too few clients take part."""
+    """The server's own membership attack, as far as there is enough to compare; empty if too few
+    clients take part.
+    """
     if counts.clients < 3:
         return ""
     fields = ["name: fedmia"]
@@ -208,38 +234,56 @@ def _whose_shadow(counts: Sizes) -> str:
     """Whose the server's examples are, and what follows for an epsilon."""
     if counts.aside:
         return (
-            f"set aside for the server: {excerpt(counts.aside, MOST_ASIDE)}; their {counts.shadow} training examples are no "
-            "client's, so that the epsilon of the others holds"
+            f"set aside for the server: {excerpt(counts.aside, MOST_ASIDE)}; their "
+            f"{counts.shadow} training examples are no client's, so that the epsilon of the "
+            "others holds"
         )
     return (
-        "no epsilon will hold: with fewer than three clients none can be set aside, and the server's examples are a share of "
-        "theirs"
+        "no epsilon will hold: with fewer than three clients none can be set aside, and the "
+        "server's examples are a share of theirs"
     )
 
 
 def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
-    """The split, and why: natural where the data say whose an example is, else unequal shares of the classes."""
+    """The split, and why: natural where the data say whose an example is, else unequal shares of
+    the classes.
+    """
     if not profile.clients:
-        split = f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {max(2, min(10, counts.smallest))}}}"
+        split = (
+            f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: "
+            f"{max(2, min(10, counts.smallest))}}}"
+        )
         return split, "smaller alpha: clients differ more in their classes"
     fields, remarks = ["name: natural"], []
     if counts.aside:
         fields.append(f"server: {_yaml(list(counts.aside))}")
-        remarks.append("clients that are set aside: their rows are the server's, and the epsilon of the others holds")
+        remarks.append(
+            "clients that are set aside: their rows are the server's, and the epsilon of "
+            "the others holds"
+        )
     if counts.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
         remarks.append(f"too small: {excerpt(counts.small)}")
     if alone := [name for name in profile.one_class if name not in counts.small]:
         fields.append("one_class: keep")
-        remarks.append(f"of one class, so that the label tells whose an example is: {excerpt(alone)}")
+        remarks.append(
+            f"of one class, so that the label tells whose an example is: {excerpt(alone)}"
+        )
     if not remarks:
-        what = "sub-folder" if profile.source == "image_folder" else f"value of {profile.fields['client']}"
+        what = (
+            "sub-folder"
+            if profile.source == "image_folder"
+            else f"value of {profile.fields['client']}"
+        )
         return "natural", f"each client is one {what}"
     return f"{{{', '.join(fields)}}}", "; ".join(remarks)
 
 
 def _yaml(value: Any) -> str:
-    """A value as JSON, which is YAML, except for plain words. Names of columns may hold anything: an escape ends no line."""
+    """A value as JSON, which is YAML, except for plain words.
+
+    Names of columns may hold anything: an escape ends no line.
+    """
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
     if isinstance(value, str) and PLAIN.fullmatch(value) and yaml.safe_load(value) == value:

@@ -1,9 +1,11 @@
-"""Own code beside a sweep file (docs/own_code.md): what ``code:`` names becomes importable, its components are offered.
+"""Own code beside a sweep file (docs/own_code.md): what ``code:`` names becomes importable, its
+components are offered.
 
 Every module is loaded by its path; nothing is put on Python's path. A component is imported as
-``fedpriv_own_<place in code:>_attacks.foo`` (in a package: by its own name), in every process alike, so that what it
-defines travels between processes. Ray's workers on this machine inherit the environment variable that `install` sets; on
-a cluster that is joined, the files are sent along (`orchestrator.cluster.ray_session`).
+``fedpriv_own_<place in code:>_attacks.foo`` (in a package: by its own name), in every process
+alike, so that what it defines travels between processes. Ray's workers on this machine inherit the
+environment variable that `install` sets; on a cluster that is joined, the files are sent along
+(`orchestrator.cluster.ray_session`).
 """
 
 from __future__ import annotations
@@ -34,11 +36,17 @@ VARIABLE = "FEDPRIV_OWN_CODE"
 PACKAGE = "fedpriv_own_"  # and a place in code:, the packages that stand for folders of components
 SENT = "fedpriv_sent"  # the package in which the files arrive on another node
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
-SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
-SLOT = re.compile(rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE)  # how a file says of which slot it is a component
+SLOT_NAMES = {
+    name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)
+}
+SLOT = re.compile(
+    rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE
+)  # how a file says of which slot it is a component
 
 
-NO_CODE = "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
+NO_CODE = (
+    "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
+)
 
 
 @dataclass
@@ -68,7 +76,9 @@ class OwnCode(MetaPathFinder):
             return None
         place = self.modules[top].joinpath(*inner)
         if inner or not top.startswith(PACKAGE):
-            return FileFinder(str(place.parent), (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
+            return FileFinder(str(place.parent), (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(
+                name
+            )
         spec = ModuleSpec(name, None, is_package=True)
         spec.submodule_search_locations = [str(place)]
         return spec
@@ -83,7 +93,9 @@ def installed() -> OwnCode:
 
 
 def own_paths(folder: Path, named: str | Iterable[str | Path]) -> tuple[Path, ...]:
-    """Return the absolute paths of what ``code:`` names, one name or several, relative to ``folder``."""
+    """Return the absolute paths of what ``code:`` names, one name or several, relative to
+    ``folder``.
+    """
     names = [named] if isinstance(named, str) else named
     return tuple(Path(os.path.abspath(folder / Path(os.path.expanduser(name)))) for name in names)
 
@@ -93,7 +105,8 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
 
     Args:
         paths: files and folders, absolute.
-        check: import and check every own component, and look for names that are taken, also by installed distributions.
+        check: import and check every own component, and look for names that are taken, also by
+            installed distributions.
 
     Returns:
         Problems, as sentences; with any, no own code is installed.
@@ -107,7 +120,9 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     if problems or not code.paths:
         return problems or (list(_taken()) if check else [])
     _now = code
-    sys.meta_path.insert(0, code)  # first: on a joined cluster Ray puts the working folder on the path, too
+    sys.meta_path.insert(
+        0, code
+    )  # first: on a joined cluster Ray puts the working folder on the path, too
     importlib.invalidate_caches()
     outside.offer(code.offers, places=code.parts)
     forget()
@@ -119,13 +134,16 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
 
 
 def install_named(names: Iterable[str | Path], option: str = "--code") -> None:
-    """Install what an option names, relative to the working folder; raises ConfigError with every problem."""
+    """Install what an option names, relative to the working folder; raises ConfigError with
+    every problem.
+    """
     if problems := install(own_paths(Path.cwd(), names)):
         raise ConfigError([ConfigProblem(sentence, file=option) for sentence in problems])
 
 
 def install_here() -> None:
-    """Install in a worker what the head process has installed; `orchestrator` calls this when it is imported.
+    """Install in a worker what the head process has installed; `orchestrator` calls this when it
+    is imported.
 
     On another node the files are in the package that was sent there.
     """
@@ -159,14 +177,26 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
                 continue
             _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]
-            for file in sorted({file for part in parts for file in (python_files(part) if part.is_dir() else [part])}):
-                digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
+            for file in sorted(
+                {
+                    file
+                    for part in parts
+                    for file in (python_files(part) if part.is_dir() else [part])
+                }
+            ):
+                digest.update(
+                    f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0"
+                )
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             code.problems.append(f"{str(error.filename or path)[:200]} cannot be read: {reason}")
-    files_of = code.modules | {offer.module: Path(offer.origin) for offers in code.offers.values() for offer in offers}
+    files_of = code.modules | {
+        offer.module: Path(offer.origin) for offers in code.offers.values() for offer in offers
+    }
     unfit = [file for name, file in files_of.items() if not name.rpartition(".")[2].isidentifier()]
-    code.problems += [f"{file} is no name that Python can import; use letters, digits and '_'" for file in unfit]
+    code.problems += [
+        f"{file} is no name that Python can import; use letters, digits and '_'" for file in unfit
+    ]
     code.state = digest.hexdigest()
     return code
 
@@ -174,17 +204,23 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
 def python_files(folder: Path) -> list[Path]:
     """The Python files below a folder, without what editors and interpreters leave there."""
     return sorted(
-        file for file in folder.rglob("[!.]*.py") if not {"__pycache__", ".ipynb_checkpoints"} & set(file.parts)
+        file
+        for file in folder.rglob("[!.]*.py")
+        if not {"__pycache__", ".ipynb_checkpoints"} & set(file.parts)
     )
 
 
 def _look_into(path: Path, package: str, code: OwnCode) -> None:
-    """Add to ``code`` what lies in an own file or folder; the packages of its folders begin with ``package``."""
+    """Add to ``code`` what lies in an own file or folder; the packages of its folders begin with
+    ``package``.
+    """
 
     def add_module(name: str, file: Path) -> None:
         code.parts.append(file)
         if (first := code.modules.setdefault(name, file)) != file:
-            code.problems.append(f"{file} and {first} are both the module {name}; rename one of them")
+            code.problems.append(
+                f"{file} and {first} are both the module {name}; rename one of them"
+            )
 
     def offer(slot: str, file: Path, package: str) -> None:
         code.offers[slot] += (Offer(file.stem, f"{package}.{file.stem}", str(file)),)
@@ -193,7 +229,9 @@ def _look_into(path: Path, package: str, code: OwnCode) -> None:
     is_package = not single and (path / "__init__.py").is_file()
     if is_package:
         add_module(path.name, path)
-    for entry in [path] if single else sorted(it for it in path.iterdir() if not it.name.startswith(".")):
+    for entry in (
+        [path] if single else sorted(it for it in path.iterdir() if not it.name.startswith("."))
+    ):
         if entry.name in SLOT_NAMES and entry.is_dir():
             inner = f"{path.name}.{entry.name}"
             if not is_package:
@@ -216,34 +254,54 @@ def _look_into(path: Path, package: str, code: OwnCode) -> None:
                 code.modules[package] = entry.parent
                 code.parts.append(entry)
             else:
-                code.problems.append(f"{entry}: SLOT must be one of {', '.join(sorted(SLOT_NAMES))}, got {slot!r}")
+                code.problems.append(
+                    f"{entry}: SLOT must be one of {', '.join(sorted(SLOT_NAMES))}, got {slot!r}"
+                )
 
 
 def _taken_modules(code: OwnCode) -> Iterator[str]:
-    """Yield own modules that have the name of a module of Python, of ours, or of an installed package."""
+    """Yield own modules that have the name of a module of Python, of ours, or of an installed
+    package.
+    """
     for name, path in code.modules.items():
         origin = origins.of(name)
         same = origin.file in (path.resolve(), (path / "__init__.py").resolve())
-        if origin.kind in ("python", "fedpriv") or (origin.file and not same):  # the same: where Python looks anyway
+        if origin.kind in ("python", "fedpriv") or (
+            origin.file and not same
+        ):  # the same: where Python looks anyway
             owner = origin.file or "Python itself"
             yield f"{path} has the name of the module {name} of {owner}; give it another name"
 
 
 def _taken() -> Iterator[str]:
-    """Yield components from outside that have the name of one of ours, or of another from outside; with both places."""
+    """Yield components from outside that have the name of one of ours, or of another from
+    outside; with both places.
+    """
     for slot in SLOTS:
         parts = own_components(slot.folder)
-        places = {name: f"{os.path.relpath(str(part.__file__), CHECKOUT)} of fedpriv" for name, part in parts.items()}
-        places |= {preset: places[name] for name, part in parts.items() for preset in getattr(part, "PRESETS", ())}
+        places = {
+            name: f"{os.path.relpath(str(part.__file__), CHECKOUT)} of fedpriv"
+            for name, part in parts.items()
+        }
+        places |= {
+            preset: places[name]
+            for name, part in parts.items()
+            for preset in getattr(part, "PRESETS", ())
+        }
         for offer in outside.offers(slot.folder):
             if other := places.get(offer.name):
-                yield f"the {slot.key} component {offer.name} of {offer.origin} has the name of that of {other}; rename it"
+                yield (
+                    f"the {slot.key} component {offer.name} of {offer.origin} has the name of "
+                    f"that of {other}; rename it"
+                )
             else:
                 places[offer.name] = offer.origin
 
 
 def _broken(code: OwnCode) -> Iterator[str]:
-    """Yield own components that cannot be imported or lack what their slot requires; a file without Config is none."""
+    """Yield own components that cannot be imported or lack what their slot requires; a file
+    without Config is none.
+    """
     for where, offers in code.offers.items():
         folder = ROOMS[where].folder
         for offer in offers:
@@ -255,14 +313,23 @@ def _broken(code: OwnCode) -> Iterator[str]:
 
 
 def _lacks(folder: str, module: ModuleType) -> Iterator[str]:
-    """Yield what a component, a module of the slot's package ``folder``, lacks of what its slot requires, as sentences."""
+    """Yield what a component, a module of the slot's package ``folder``, lacks of what its slot
+    requires, as sentences.
+    """
     config = getattr(module, "Config", None)
     if not (isinstance(config, type) and issubclass(config, BaseConfig)):
         yield "Config must be a class that extends datasets.components.Config"
     try:
-        missing = [name.described for name in declared(folder, module) if name.owed and not hasattr(module, name.name)]
+        missing = [
+            name.described
+            for name in declared(folder, module)
+            if name.owed and not hasattr(module, name.name)
+        ]
     except (KeyError, TypeError):
-        yield "KINDS must be a tuple of 'models', 'updates', 'sums', 'replicas', 'halves' and 'choices'"
+        yield (
+            "KINDS must be a tuple of 'models', 'updates', 'sums', 'replicas', 'halves' and "
+            "'choices'"
+        )
         return
     if missing:
         yield f"defines no {', '.join(missing)}, which every component of {room(folder)} must have"

@@ -1,4 +1,6 @@
-"""The slots of a run, whose components are chosen by name, what a component of each must have, and the other fields."""
+"""The slots of a run, whose components are chosen by name, what a component of each must have,
+and the other fields.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from algorithms.core.views import ServerSees
 from algorithms.interfaces import Run
-from attacks.interfaces import Attack, ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, SumAttack, UpdateAttack
+from attacks.interfaces import (
+    Attack,
+    ChoiceAttack,
+    HalvesAttack,
+    ModelAttack,
+    ReplicaAttack,
+    SumAttack,
+    UpdateAttack,
+)
 from datasets.components import Component, Config
 from orchestrator.config.errors import Key
 
@@ -36,7 +46,8 @@ class Slot:
         folder: the package whose modules are the components.
         default: the component if the sweep file names none; None if it must name one.
         many: whether the slot holds a list of different components, which may be empty.
-        by_path: the component of a name with a colon, a dotted path like ``mypkg.nets:Net``; None: no path may be named.
+        by_path: the component of a name with a colon, a dotted path like ``mypkg.nets:Net``; None:
+            no path may be named.
     """
 
     key: str
@@ -72,35 +83,53 @@ SLOTS = (
 class RunFields(Config):
     """The fields of a run that belong to no slot."""
 
-    # No default: how many rounds training needs depends on the data set, and every paper has its own number.
+    # No default: how many rounds training needs depends on the data set, and every paper has its
+    # own number.
     rounds: int = Field(ge=1, description="rounds of training")
     seed: int = Field(0, ge=0, description="seed of all random numbers of the run")
     evaluate_every: int = Field(
-        1, ge=1, description="number of rounds from one evaluation to the next; the last round is always evaluated"
+        1,
+        ge=1,
+        description=(
+            "number of rounds from one evaluation to the next; the last round is always evaluated"
+        ),
     )
     participation: Literal["all", "fixed", "poisson"] = Field(
-        "all", description="clients that train in a round: all, a fixed number, or each with a given probability"
+        "all",
+        description=(
+            "clients that train in a round: all, a fixed number, or each with a given probability"
+        ),
     )
     participation_rate: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="fraction of the clients (fixed) or probability of each client (poisson) to take part in a round",
+        description=(
+            "fraction of the clients (fixed) or probability of each client (poisson) to take "
+            "part in a round"
+        ),
     )
 
-    # The papers' server receives every update. A trusted shuffler takes the names away, of whole models or of parameters
-    # one by one; secure aggregation shows sums; outsiders and clients see models.
+    # The papers' server receives every update. A trusted shuffler takes the names away, of whole
+    # models or of parameters one by one; secure aggregation shows sums; outsiders and clients see
+    # models.
     server_sees: ServerSees = Field(
         "updates",
-        description="what the server sees of clients: every update, models without names (shuffled_models), sums of shuffled "
-        "parameters, their sum per model (secure sum), or released models",
+        description=(
+            "what the server sees of clients: every update, models without names "
+            "(shuffled_models), sums of shuffled parameters, their sum per model (secure sum), or "
+            "released models"
+        ),
     )
 
     @field_validator("participation_rate")
     @classmethod
     def _rate(cls, value: float, info: ValidationInfo) -> float:
         if info.data.get("participation") == "all" and value != 1:
-            raise ValueError(f"all clients take part unless participation is fixed or poisson; got a rate of {value:g}")
+            raise ValueError(
+                "all clients take part unless participation is fixed or poisson; got a "
+                f"rate of {value:g}"
+            )
         return value
 
 
@@ -118,13 +147,18 @@ def replace_component(run: Run, key: Key, component: Component[Any, Any]) -> Run
     """A copy of the run with ``component`` at ``key``."""
     field, filled = str(key[-1]), cast(Any, component)
     if key[0] == "attacks":
-        field, filled = "attacks", tuple(component if i == key[1] else other for i, other in enumerate(run.attacks))
+        field, filled = (
+            "attacks",
+            tuple(component if i == key[1] else other for i, other in enumerate(run.attacks)),
+        )
     return replace(run, **{field: filled})
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A function, or else a constant, of a contract; if it is ``owed``, every component must have it."""
+    """A function, or else a constant, of a contract; if it is ``owed``, every component must
+    have it.
+    """
 
     contract: type
     name: str
@@ -146,13 +180,19 @@ class Declared:
 
 
 def declared(folder: str, module: Any) -> list[Declared]:
-    """All that a component of the slot in package ``folder`` may have, each once; what is ``owed`` it must have."""
+    """All that a component of the slot in package ``folder`` may have, each once; what is
+    ``owed`` it must have.
+    """
     names: dict[str, Declared] = {}
     contracts: tuple[type, ...] = importlib.import_module(folder).CONTRACTS
     if folder == "attacks":  # those of its kinds
         contracts = (Attack, *(ATTACKS[kind] for kind in getattr(module, "KINDS", ())))
     for contract in contracts:
-        mentioned = [name for base in contract.__mro__ for name in (*vars(base), *inspect.get_annotations(base))]
+        mentioned = [
+            name
+            for base in contract.__mro__
+            for name in (*vars(base), *inspect.get_annotations(base))
+        ]
         for name in dict.fromkeys(name for name in mentioned if not name.startswith("_")):
             value = getattr(contract, name, None)
             owed = not hasattr(contract, name) or getattr(value, "__isabstractmethod__", False)

@@ -1,7 +1,9 @@
-"""The ``tune`` section of a sweep file (docs/tuning.md): early stopping, and search based on the results of earlier trials.
+"""The ``tune`` section of a sweep file (docs/tuning.md): early stopping, and search based on the
+results of earlier trials.
 
-The default metric is measured on validation examples (``data.validation_size``, ``data.validation_share``), so that the
-test set that is reported has chosen nothing. Another metric has to be named. Several are searched for their front.
+The default metric is measured on validation examples (``data.validation_size``,
+``data.validation_share``), so that the test set that is reported has chosen nothing. Another metric
+has to be named. Several are searched for their front.
 """
 
 from __future__ import annotations
@@ -21,13 +23,19 @@ from orchestrator.config.metric_names import metric, metrics
 
 
 class Asha(Config):
-    """Asynchronous successive halving (Li et al. 2020): at each rung only the best trials continue."""
+    """Asynchronous successive halving (Li et al. 2020): at each rung only the best trials
+    continue.
+    """
 
     name: Literal["asha"] = "asha"
-    grace_period: int = Field(1, ge=1, description="rounds that every trial completes, and the first rung")
+    grace_period: int = Field(
+        1, ge=1, description="rounds that every trial completes, and the first rung"
+    )
     # Li et al. use 4 for searches of hundreds of trials; the sweeps here have tens.
     reduction_factor: int = Field(
-        3, ge=2, description="a rung keeps one in this many trials; the next rung is this many times longer"
+        3,
+        ge=2,
+        description="a rung keeps one in this many trials; the next rung is this many times longer",
     )
 
 
@@ -38,17 +46,26 @@ class Optuna(Config):
     # A fixed number instead of what fits on the machine, so that the draws are the same everywhere.
     sampler: Literal["tpe", "nsga2", "random"] = Field(
         "tpe",
-        description="tree-structured Parzen estimator (Bergstra et al. 2011), NSGA-II (Deb et al. 2002), or random",
+        description=(
+            "tree-structured Parzen estimator (Bergstra et al. 2011), NSGA-II (Deb et al. "
+            "2002), or random"
+        ),
     )
     parallel: int = Field(
-        4, ge=1, description="trials that run at the same time and are drawn without each other's results"
+        4,
+        ge=1,
+        description="trials that run at the same time and are drawn without each other's results",
     )
     startup: int = Field(
         10,
         ge=1,
-        description="random draws before the sampler uses results; each generation of nsga2 has so many",
+        description=(
+            "random draws before the sampler uses results; each generation of nsga2 has so many"
+        ),
     )
-    seed: int = Field(0, ge=0, lt=2**32, description="seed of the draws; the runs have seeds of their own")
+    seed: int = Field(
+        0, ge=0, lt=2**32, description="seed of the draws; the runs have seeds of their own"
+    )
 
 
 Name = Annotated[str, Field(min_length=1)]
@@ -58,21 +75,36 @@ Mode = Literal["max", "min"]
 class Tune(Config):
     """The section ``tune``; once it is read, ``mode`` is filled in."""
 
-    # On the test set, the best of many trials is partly luck: its accuracy there would be too high to report.
+    # On the test set, the best of many trials is partly luck: its accuracy there would be too high
+    # to report.
     metric: Name | Annotated[tuple[Name, ...], Field(min_length=2, max_length=4)] = Field(
         "validation_accuracy",
-        description="the metric to compare trials by, a column of rounds.parquet, or a list of some",
+        description=(
+            "the metric to compare trials by, a column of rounds.parquet, or a list of some"
+        ),
     )
     mode: Mode | tuple[Mode, ...] | None = Field(
-        None, description="whether larger (max) or smaller (min) values are better; null: as each metric is declared"
+        None,
+        description=(
+            "whether larger (max) or smaller (min) values are better; null: as each metric is "
+            "declared"
+        ),
     )
-    scheduler: Asha | None = Field(None, description="what stops trials early, by name, with its fields")
-    search: Optuna | None = Field(None, description="what draws trials from earlier results, by name, with its fields")
-    draws: Draws | None = Field(None, description="a random search whose epsilon is stated, in place of the other two")
+    scheduler: Asha | None = Field(
+        None, description="what stops trials early, by name, with its fields"
+    )
+    search: Optuna | None = Field(
+        None, description="what draws trials from earlier results, by name, with its fields"
+    )
+    draws: Draws | None = Field(
+        None, description="a random search whose epsilon is stated, in place of the other two"
+    )
 
     @property
     def rule(self) -> dict[str, Any] | None:
-        """The rule that stops trials, in the form that a trial's record keeps; None without a scheduler."""
+        """The rule that stops trials, in the form that a trial's record keeps; None without a
+        scheduler.
+        """
         if self.scheduler is None:
             return None
         return {"metric": self.metric, "mode": self.mode, **self.scheduler.model_dump()}
@@ -91,60 +123,90 @@ class Tune(Config):
 
 MODES: dict[str | None, str] = {"higher": "max", "lower": "min"}  # by the direction of a metric
 VALIDATION = "validation_"  # how the names of the metrics on validation examples begin
-KINDS: dict[str, tuple[str, type[Config]]] = {"scheduler": ("asha", Asha), "search": ("optuna", Optuna)}
-TYPO = 0.85  # similarity from which an unknown metric counts as a typo; below it, it may be a component's own metric
+KINDS: dict[str, tuple[str, type[Config]]] = {
+    "scheduler": ("asha", Asha),
+    "search": ("optuna", Optuna),
+}
+# similarity from which an unknown metric counts as a typo; below it, it may be a component's own
+# metric
+TYPO = 0.85
 
 
 def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     """Read the section ``tune``; ``section`` is None if the file has none.
 
     Returns:
-        The section, or None if there is none or it is invalid, and its problems, with keys from the top of the file.
+        The section, or None if there is none or it is invalid, and its problems, with keys from the
+        top of the file.
     """
     if section is None:
         return None, []
     if isinstance(section, Mapping):  # a bare name stands for a map with it
-        named = {kind: {"name": section[kind]} for kind in KINDS if isinstance(section.get(kind), str)}
+        named = {
+            kind: {"name": section[kind]} for kind in KINDS if isinstance(section.get(kind), str)
+        }
         section = {**section, **named}
     tune, problems = validate(Tune, section)
     if tune is not None:
         given: Any = tune.mode if isinstance(tune.mode, tuple) else (tune.mode,) * len(tune.metrics)
         if len(given) != len(tune.metrics):
-            sentence = f"must have one entry for each of the {len(tune.metrics)} metrics, got {len(given)}"
+            sentence = (
+                f"must have one entry for each of the {len(tune.metrics)} metrics, got {len(given)}"
+            )
             problems.append(ConfigProblem(sentence, ("mode",)))
             given = (None,) * len(tune.metrics)
-        modes = [mode or MODES.get(metric(name).direction) for mode, name in zip(given, tune.metrics, strict=True)]
+        modes = [
+            mode or MODES.get(metric(name).direction)
+            for mode, name in zip(given, tune.metrics, strict=True)
+        ]
         for name, mode in zip(tune.metrics, modes, strict=True):
             near = difflib.get_close_matches(name, metrics(), n=1, cutoff=TYPO)
             if name not in metrics() and near:
                 sentence = f"no metric {format_value(name)}. Did you mean {near[0]!r}?"
                 problems.append(ConfigProblem(sentence, ("metric",)))
             elif mode is None:
-                sentence = f"is missing; it must be 'max' or 'min', as nothing says which {name} is better"
+                sentence = (
+                    f"is missing; it must be 'max' or 'min', as nothing says which {name} is better"
+                )
                 problems.append(ConfigProblem(sentence, ("mode",)))
         if len(set(tune.metrics)) < len(tune.metrics):
             problems.append(ConfigProblem("names a metric twice", ("metric",)))
         if len(tune.metrics) > 1 and tune.scheduler:
-            sentence = f"stops trials by one metric, and there are {len(tune.metrics)}; use a search alone"
+            sentence = (
+                f"stops trials by one metric, and there are {len(tune.metrics)}; use a search alone"
+            )
             problems.append(ConfigProblem(sentence, ("scheduler",)))
         if tune.draws and (tune.scheduler or tune.search or len(tune.metrics) > 1):
-            sentence = "are independent trials, of which one metric chooses the best: leave out scheduler and search"
+            sentence = (
+                "are independent trials, of which one metric chooses the best: leave out "
+                "scheduler and search"
+            )
             problems.append(ConfigProblem(sentence, ("draws",)))
         if not (tune.scheduler or tune.search or tune.draws):
-            kinds = " or ".join(f"a {kind} ({name})" for kind, (name, _) in KINDS.items()) + ", or draws"
+            kinds = (
+                " or ".join(f"a {kind} ({name})" for kind, (name, _) in KINDS.items())
+                + ", or draws"
+            )
             problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
-        tune = tune.model_copy(update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)})
+        tune = tune.model_copy(
+            update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)}
+        )
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
 def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
-    """Return in words what keeps an epsilon of the best of these runs from including the search (`private_search.unmet`)."""
+    """Return in words what keeps an epsilon of the best of these runs from including the search
+    (`private_search.unmet`).
+    """
     search, compared = tune.search, " and ".join(tune.metrics)
-    guided = f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
+    guided = (
+        f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
+    )
     guided = guided or (f"{tune.scheduler.name} stops" if tune.scheduler else "")
     secret = all(run.draws_noise and not run.repeatable for run in runs)
     public = all(
-        getattr(run.data.config, "VALIDATION", "") == "validation_size" and not run.split.module.OF_CLIENTS
+        getattr(run.data.config, "VALIDATION", "") == "validation_size"
+        and not run.split.module.OF_CLIENTS
         for run in runs
     )
     raw = not (public and all(name.startswith(VALIDATION) for name in tune.metrics))
@@ -152,37 +214,66 @@ def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
 
 
 def _draw_problems(tune: Tune, runs: Sequence[Run]) -> list[str]:
-    """Why no epsilon includes the choice of the best of these runs, drawn in secret, as the end of a sentence."""
+    """Why no epsilon includes the choice of the best of these runs, drawn in secret, as the end
+    of a sentence.
+    """
     accounts = {run.privacy.module.planned(run.privacy.config, run) for run in runs}
     conditions = (
-        (None in accounts, f"privacy {runs[0].privacy.name} states no epsilon of a client that is known beforehand"),
-        (len(accounts) > 1, "what is drawn changes the epsilon of a trial; draw what leaves noise and rounds alone"),
-        (len({repr((run.seed, run.data, run.split)) for run in runs}) > 1, "what is drawn changes seed or data"),
+        (
+            None in accounts,
+            f"privacy {runs[0].privacy.name} states no epsilon of a client that is known "
+            "beforehand",
+        ),
+        (
+            len(accounts) > 1,
+            "what is drawn changes the epsilon of a trial; draw what leaves noise and rounds alone",
+        ),
+        (
+            len({repr((run.seed, run.data, run.split)) for run in runs}) > 1,
+            "what is drawn changes seed or data",
+        ),
     )
     return [words for fails, words in conditions if fails] + unaccounted(tune, runs)
 
 
 def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
-    """The problems of the section with these runs: a scheduler that cannot stop any, and trials without validation examples."""
+    """The problems of the section with these runs: a scheduler that cannot stop any, and trials
+    without validation examples.
+    """
     problems, rounds = list[ConfigProblem](), max(run.rounds for run in runs)
     if tune.scheduler and tune.scheduler.grace_period >= rounds:
-        sentence = f"must be less than the {rounds} rounds of the longest trial, or no trial is ever stopped"
+        sentence = (
+            f"must be less than the {rounds} rounds of the longest trial, or no trial is ever "
+            "stopped"
+        )
         sentence += f", got {tune.scheduler.grace_period}"
         problems.append(ConfigProblem(sentence, ("tune", "scheduler", "grace_period")))
     if tune.search and find_spec("optuna") is None:
         sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
         problems.append(ConfigProblem(sentence, ("tune", "search")))
     if tune.draws and (reasons := _draw_problems(tune, runs)):
-        sentence = f"state an epsilon that includes the search, and none holds: {'; '.join(reasons)}"
+        sentence = (
+            f"state an epsilon that includes the search, and none holds: {'; '.join(reasons)}"
+        )
         problems.append(ConfigProblem(sentence, ("tune", "draws")))
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
     validation = next((name for name in tune.metrics if name.startswith(VALIDATION)), None)
     if without and validation:
         field = getattr(without[0].config, "VALIDATION", "")
         where = "" if len(without) == len(runs) else f" (in {len(without)} of {len(runs)} trials)"
-        instead = "write tune.metric: accuracy to select on the reported test set, which every table then says"
-        sentence = f"must be more than 0 for {validation}, which tune compares{where}; set it, or {instead}"
+        instead = (
+            "write tune.metric: accuracy to select on the reported test set, which every table "
+            "then says"
+        )
+        sentence = (
+            f"must be more than 0 for {validation}, which tune compares{where}; set it, or "
+            f"{instead}"
+        )
         if not field:
-            sentence = f"{without[0].name} sets no examples aside for {validation}{where}; {instead}"
-        problems.append(ConfigProblem(sentence, ("base", "data", field) if field else ("tune", "metric")))
+            sentence = (
+                f"{without[0].name} sets no examples aside for {validation}{where}; {instead}"
+            )
+        problems.append(
+            ConfigProblem(sentence, ("base", "data", field) if field else ("tune", "metric"))
+        )
     return problems

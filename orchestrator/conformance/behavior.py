@@ -1,7 +1,8 @@
-"""What a component must do: in a run of two rounds, and by itself; a data set and a split with their examples.
+"""What a component must do: in a run of two rounds, and by itself; a data set and a split with
+their examples.
 
-Every check is a function that yields problems, as sentences. An exception of the component is a problem, too, and is
-left to the caller (`orchestrator.conformance.suite`).
+Every check is a function that yields problems, as sentences. An exception of the component is a
+problem, too, and is left to the caller (`orchestrator.conformance.suite`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ from orchestrator.config.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
-from orchestrator.conformance.example_runs import NotChecked, described, digits, finished, inline_trial, outputs, suited
+from orchestrator.conformance.example_runs import (
+    NotChecked,
+    described,
+    digits,
+    finished,
+    inline_trial,
+    outputs,
+    suited,
+)
 from orchestrator.results.provenance import data_hash
 from orchestrator.trial.metric_rows import final_metrics
 from orchestrator.trial.random_streams import stream
@@ -44,7 +53,9 @@ SUBJECTS = 8  # people in the data for splits by person
 
 
 def run_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what is wrong with two rounds in which the component takes part, twice: the bytes, the metrics and the values."""
+    """Yield what is wrong with two rounds in which the component takes part, twice: the bytes,
+    the metrics and the values.
+    """
     run = described(slot, name)
     data = suited(run) if slot.key == "attacks" else digits()
     with TemporaryDirectory(prefix="fedpriv-") as folder:
@@ -52,7 +63,9 @@ def run_problems(slot: Slot, name: str) -> Iterator[str]:
         trial = inline_trial(run, Path(folder) / "again", data)
         start = [model.params.copy() for model in trial.state.models]
         again = outputs(finished(trial))
-        differing = sorted(part for part in first.keys() | again.keys() if first.get(part) != again.get(part))
+        differing = sorted(
+            part for part in first.keys() | again.keys() if first.get(part) != again.get(part)
+        )
         if differing:
             yield f"the same run gave other bytes when it was repeated: {', '.join(differing)}"
         yield from undeclared_metrics(trial)
@@ -71,11 +84,18 @@ def undeclared_metrics(trial: Trial) -> Iterator[str]:
     for name, value in values.items():
         in_family = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
         if not in_family and metric(name).family == OTHER:
-            yield f"the metric {name} is not declared in METRICS, so tables do not know its label, unit and direction"
+            yield (
+                f"the metric {name} is not declared in METRICS, so tables do not know its "
+                "label, unit and direction"
+            )
 
 
-def training_problems(slot: Slot, name: str, trial: Trial, start: list[Floats], folder: Path) -> Iterator[str]:
-    """Yield what is wrong with the models of a trial that began with the parameters ``start`` [model][d]."""
+def training_problems(
+    slot: Slot, name: str, trial: Trial, start: list[Floats], folder: Path
+) -> Iterator[str]:
+    """Yield what is wrong with the models of a trial that began with the parameters ``start``
+    [model][d].
+    """
     rows = trial.rows("rounds").to_pydict()
     for column in ("loss", "accuracy"):
         if not np.isfinite(rows[column]).all():
@@ -85,12 +105,19 @@ def training_problems(slot: Slot, name: str, trial: Trial, start: list[Floats], 
         yield "the models have not moved"
     if slot.key == "objective" and trains_together(trial.run):  # where batches are padded
         alone = finished(inline_trial(described(slot, name, backend="loop"), folder, digits()))
-        if not np.allclose(alone.state.models[0].params, trial.state.models[0].params, rtol=1e-2, atol=1e-4):
-            yield "clients that are trained at once get other models; leave labels of -100 (padding) out of the loss"
+        if not np.allclose(
+            alone.state.models[0].params, trial.state.models[0].params, rtol=1e-2, atol=1e-4
+        ):
+            yield (
+                "clients that are trained at once get other models; leave labels of -100 "
+                "(padding) out of the loss"
+            )
 
 
 def attack_problems(name: str, trial: Trial) -> Iterator[str]:
-    """Yield what is wrong with what an attack measured in a trial of two rounds: when, of what, and in which range."""
+    """Yield what is wrong with what an attack measured in a trial of two rounds: when, of what,
+    and in which range.
+    """
     rows = [row for row in trial.rows("attacks").to_pylist() if row["attack"] == name]
     kinds = complete("attacks", name).KINDS
     due = {1, 2} if {"models", "updates", "sums"} & set(kinds) else {2}
@@ -98,16 +125,22 @@ def attack_problems(name: str, trial: Trial) -> Iterator[str]:
         yield f"it has measures after the rounds {sorted(rounds)} and is due after {sorted(due)}"
     targets = {row["target"] for row in rows}
     if "models" in kinds and not set(trial.state.names) <= targets:
-        yield f"it has measures of {sorted(targets)} and attacks the models {sorted(trial.state.names)}"
+        yield (
+            f"it has measures of {sorted(targets)} and attacks the models "
+            f"{sorted(trial.state.names)}"
+        )
     if "models" not in kinds and len(targets) < 2:
         yield f"it has measures of {sorted(targets)} and should have some of every client"
     accuracies = [row["value"] for row in rows if row["metric"] == "balanced_accuracy"]
-    if beyond := [value for value in (*accuracies, *trial.state.published_risks) if not 0 <= value <= 1]:
+    if beyond := [
+        value for value in (*accuracies, *trial.state.published_risks) if not 0 <= value <= 1
+    ]:
         yield f"an accuracy must lie in [0, 1], got {beyond[0]:g}"
 
 
 def model_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where a model is not made of what it says, or has other outputs than one for each class.
+    """Yield where a model is not made of what it says, or has other outputs than one for each
+    class.
 
     It is built for examples of a shape that it accepts; raises NotChecked if none of ours is.
     """
@@ -122,20 +155,34 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
         raise NotChecked(refusals[SHAPES[0]])
     network = Network(Component(name, module.Config(), slot.folder), shape, 7)
     layers = list(network.module.modules())
-    for constant, kinds in (("CONVOLUTIONAL", nn.Conv1d | nn.Conv2d), ("BATCH_NORM", nn.BatchNorm2d)):
+    for constant, kinds in (
+        ("CONVOLUTIONAL", nn.Conv1d | nn.Conv2d),
+        ("BATCH_NORM", nn.BatchNorm2d),
+    ):
         there = any(isinstance(layer, kinds) for layer in layers)
         if there != getattr(module, constant):
-            yield f"{constant} is {getattr(module, constant)}, but it {'has' if there else 'has not'} such layers"
+            yield (
+                f"{constant} is {getattr(module, constant)}, but it "
+                f"{'has' if there else 'has not'} such layers"
+            )
     network.load(network.initial(rng))
     outputs = network.logits(rng.random((2, *shape), dtype=np.float32))
     if outputs.shape != (2, 7):
-        yield f"the outputs for 2 examples of 7 classes have shape {outputs.shape} and must have (2, 7)"
+        yield (
+            f"the outputs for 2 examples of 7 classes have shape {outputs.shape} and must have "
+            "(2, 7)"
+        )
     elif are_probabilities(outputs):
-        yield "the outputs of every example are positive and add up to 1; they must be logits, so leave the softmax out"
+        yield (
+            "the outputs of every example are positive and add up to 1; they must be logits, so "
+            "leave the softmax out"
+        )
 
 
 def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where an aggregation changes its arguments or its state's shape, or returns other shapes than it must."""
+    """Yield where an aggregation changes its arguments or its state's shape, or returns other
+    shapes than it must.
+    """
     module, rng = complete(slot.folder, name), np.random.default_rng(0)
     config, params = module.Config(), rng.normal(size=6).astype(np.float32)
     updates = rng.normal(size=(3, 6)).astype(np.float32)
@@ -155,18 +202,29 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
         received = reweight(received, chosen)
     moved, after, _ = module.apply(config, state, params, received)
     yield from _not_parameters("apply", moved)
-    shapes = [{key: (array.dtype, array.shape) for key, array in arrays.items()} for arrays in (state, after)]
+    shapes = [
+        {key: (array.dtype, array.shape) for key, array in arrays.items()}
+        for arrays in (state, after)
+    ]
     if shapes[0] != shapes[1]:
-        yield f"apply must leave the state's names, types and shapes as begin made them: {shapes[0]}, got {shapes[1]}"
+        yield (
+            "apply must leave the state's names, types and shapes as begin made them: "
+            f"{shapes[0]}, got {shapes[1]}"
+        )
 
 
 def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
     if array.dtype != np.float32 or array.shape != (6,):
-        yield f"{function} must return parameters [d] in float32, got {array.dtype} {list(array.shape)} for d = 6"
+        yield (
+            f"{function} must return parameters [d] in float32, got {array.dtype} "
+            f"{list(array.shape)} for d = 6"
+        )
 
 
 def noise_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield where a protection adds less noise than it says, or none: the account of epsilon rests on both."""
+    """Yield where a protection adds less noise than it says, or none: the account of epsilon
+    rests on both.
+    """
     module = complete(slot.folder, name)
     run = resolve(described(slot, name))
     config, params = run.privacy.config, np.zeros(6, np.float32)
@@ -179,43 +237,64 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     for array in (params, updates, received.mean):
         array.setflags(write=False)
     event, sd = module.event(config, received, run), 0.0
-    # How far one client can move what is released: of the mean, a third of what is left of a long update.
-    moved, of = FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0]) / 3, "the mean of three"
+    # How far one client can move what is released: of the mean, a third of what is left of a long
+    # update.
+    moved, of = (
+        FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0]) / 3,
+        "the mean of three",
+    )
     if module.NOISY:
         noises = Normals(6, np.random.default_rng(5)), Zeros(6)
         noisy, bare = (module.release(config, params, received, noise)[0] for noise in noises)
         yield from _not_parameters("release", noisy)
         sd = float(np.min((noisy - bare) / Normals(6, np.random.default_rng(5)).take()))
         if not sd > 0:
-            yield "NOISY is True, and release does not add the noise that it is given to every parameter"
+            yield (
+                "NOISY is True, and release does not add the noise that it is given to every "
+                "parameter"
+            )
     if module.PRIVATE_UPDATES:
         sd, moved, of = *sent_noise(module, config), "what its client sends"
         if not sd > 0:
-            yield "PRIVATE_UPDATES is True, and private_update does not add the noise that it is given to every parameter"
+            yield (
+                "PRIVATE_UPDATES is True, and private_update does not add the noise that it is "
+                "given to every parameter"
+            )
     if event is None or not event.noise_multiplier > 0:
         return
     if np.asarray(module.bound(config, np.array([np.nan, np.inf]))).any():
-        yield "event keeps an account, and bound does not return 0 for a norm that is NaN or infinite"
+        yield (
+            "event keeps an account, and bound does not return 0 for a norm that is NaN or infinite"
+        )
     least = event.noise_multiplier * moved
     if sd < least * (1 - ROUNDING):
         yield (
-            f"event states noise of {event.noise_multiplier:g} times what one client can move; an update of norm {FAR:g} "
-            f"moves {of} by {moved:g}, so the standard deviation must be {least:g}, and it is {sd:g}"
+            f"event states noise of {event.noise_multiplier:g} times what one client can "
+            f"move; an update of norm {FAR:g} moves {of} by {moved:g}, so the standard "
+            f"deviation must be {least:g}, and it is {sd:g}"
         )
 
 
 def sent_noise(module: Any, config: Any) -> tuple[float, float]:
-    """Return the least deviation of the noise on a zero update, which is sent like any other, and the norm of a long one."""
+    """Return the least deviation of the noise on a zero update, which is sent like any other,
+    and the norm of a long one.
+    """
     zero, far = np.zeros(6, np.float32), np.full(6, FAR / math.sqrt(6), np.float32)
     for update in (zero, far):
         update.setflags(write=False)
-    noisy, bare = (module.private_update(config, zero, n) for n in (Normals(6, np.random.default_rng(5)), Zeros(6)))
+    noisy, bare = (
+        module.private_update(config, zero, n)
+        for n in (Normals(6, np.random.default_rng(5)), Zeros(6))
+    )
     sd = float(np.min((noisy - bare) / Normals(6, np.random.default_rng(5)).take()))
     return sd, float(np.linalg.norm(module.private_update(config, far, Zeros(6)) - bare))
 
 
 def source_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what is wrong with the examples that a data set loads. Raises DataError where its files are not here."""
+    """Yield what is wrong with the examples that a data set loads.
+
+    Raises DataError where its files are not here.
+    """
     module = complete(slot.folder, name)
     root = Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser()
     loaded = [module.load(module.Config(), root, False) for _ in range(2)]
@@ -226,7 +305,9 @@ def source_problems(slot: Slot, name: str) -> Iterator[str]:
 
 
 def split_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data of another kind."""
+    """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data
+    of another kind.
+    """
     module, run = complete(slot.folder, name), resolve(described(slot, name))
     config, reasons = run.split.config, list[str]()
     for fields, source in example_sources(run.data):
@@ -236,11 +317,18 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
         reasons += short
     else:
         raise NotChecked("; ".join(dict.fromkeys(reasons)))
-    partitions = [module.partition(config, fields, source, lambda purpose: stream(0, purpose)) for _ in range(2)]
+    partitions = [
+        module.partition(config, fields, source, lambda purpose: stream(0, purpose))
+        for _ in range(2)
+    ]
     first = partitions[0]
     if first.clients != fields.clients:
         yield f"it made {first.clients} clients instead of {fields.clients}"
-    if (np.diff(first.offsets) < 1).any() or first.offsets[0] != 0 or first.offsets[-1] != len(first.train):
+    if (
+        (np.diff(first.offsets) < 1).any()
+        or first.offsets[0] != 0
+        or first.offsets[-1] != len(first.train)
+    ):
         yield "every client must have examples, and all of train must belong to one"
     if len({data_hash(data) for data in partitions}) > 1:
         yield "the same seeds gave another federation"
@@ -248,26 +336,36 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
 
 
 def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
-    """Yield data to partition, with their fields: the digits, as images and as a table, each also with whose they are.
+    """Yield data to partition, with their fields: the digits, as images and as a table, each
+    also with whose they are.
 
-    The test examples are nobody's, or else clients hold out examples of their own. ``data`` is the component digits.
+    The test examples are nobody's, or else clients hold out examples of their own. ``data`` is the
+    component digits.
     """
     images = data.module.load(data.config, Path(), False)
     parts = {"train": images.train, "test": images.test}
-    flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
+    flat = {
+        name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y)
+        for name, part in parts.items()
+    }
     table = replace(images, **flat)
-    sizes = {key: described()["data"][key] for key in ("clients", "examples_per_client", "shadow_size")}
+    sizes = {
+        key: described()["data"][key] for key in ("clients", "examples_per_client", "shadow_size")
+    }
     held_out = HeldOutConfig.model_validate(sizes)
     for source in (images, table):
         people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))
-        named = replace(source, subjects=people, subject_names=tuple(f"person {i}" for i in range(SUBJECTS)))
+        named = replace(
+            source, subjects=people, subject_names=tuple(f"person {i}" for i in range(SUBJECTS))
+        )
         for examples in (source, named):
             yield data.config, examples
             yield held_out, examples
 
 
 def trained_on(data: Federation, source: Source) -> Iterator[str]:
-    """Yield which parts of a federation hold examples that clients train on, however they were transformed.
+    """Yield which parts of a federation hold examples that clients train on, however they were
+    transformed.
 
     The examples of ``source``, of which it was made, must differ.
     """
@@ -278,9 +376,17 @@ def trained_on(data: Federation, source: Source) -> Iterator[str]:
         inputs = data.prepare(every.x, np.full(len(every), strength))
         prepared |= {image.tobytes(): row for row, image in enumerate(inputs)}
     members = {prepared.get(image.tobytes()) for image in data.train.x} - {None}
-    parts = (("test", prepared), ("validation", prepared), ("nonmembers", stored), ("shadow", stored))
+    parts = (
+        ("test", prepared),
+        ("validation", prepared),
+        ("nonmembers", stored),
+        ("shadow", stored),
+    )
     for part, places in parts:
         rows = [places.get(image.tobytes()) for image in getattr(data, part).x]
         count = sum(row in members for row in rows)
         if count:
-            yield f"{count} of the {len(rows)} examples in {part} are training examples of clients; no example serves twice"
+            yield (
+                f"{count} of the {len(rows)} examples in {part} are training examples of "
+                "clients; no example serves twice"
+            )

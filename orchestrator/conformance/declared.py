@@ -1,4 +1,5 @@
-"""What a component must declare: its contract, its fields, that all count in a trial's identity, and a SENSITIVITY that holds.
+"""What a component must declare: its contract, its fields, that all count in a trial's identity,
+and a SENSITIVITY that holds.
 
 Every check is a function of a slot and a component's name that yields problems, as sentences.
 """
@@ -24,15 +25,25 @@ from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import Declared, Slot, declared
 from orchestrator.conformance.example_runs import chosen, described
 
-LIMITS = {"maximum": -1, "exclusiveMaximum": -1, "minimum": 1, "exclusiveMinimum": 1}  # and the direction inwards
+LIMITS = {
+    "maximum": -1,
+    "exclusiveMaximum": -1,
+    "minimum": 1,
+    "exclusiveMinimum": 1,
+}  # and the direction inwards
 NEAR = 1e-9  # the end of a range
-ELSEWHERE = {"threads", "noise"}  # fields that are read where actors start and where noise is drawn, in no check
+ELSEWHERE = {
+    "threads",
+    "noise",
+}  # fields that are read where actors start and where noise is drawn, in no check
 LONGEST = 120  # characters of a description
 CLOSE = 0.8  # share of letters (difflib) from which a name is taken for another one, misspelled
 
 
 def contract_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what the component lacks of its contract: names, docstrings, arguments, and the types of its constants."""
+    """Yield what the component lacks of its contract: names, docstrings, arguments, and the
+    types of its constants.
+    """
     module = components(slot.folder)[name]
     if module.Config.__module__ != module.__name__:
         yield f"Config is that of {module.Config.__module__}; a component defines its own"
@@ -48,7 +59,9 @@ def contract_problems(slot: Slot, name: str) -> Iterator[str]:
             try:
                 conforms(item, value)
             except ValidationError as error:
-                yield f"{item.name} is {value!r}: {error.errors(include_url=False)[0]['msg'].lower()}"
+                yield (
+                    f"{item.name} is {value!r}: {error.errors(include_url=False)[0]['msg'].lower()}"
+                )
         elif not callable(value):
             yield f"{item.name} must be a function: {item.described}"
         else:
@@ -56,39 +69,66 @@ def contract_problems(slot: Slot, name: str) -> Iterator[str]:
                 yield f"{item.name} has no docstring"
             names = list(inspect.signature(getattr(item.contract, item.name)).parameters)
             parameters = list(inspect.signature(value).parameters.values())
-            further = [it for it in parameters[len(names) :] if it.default is it.empty and it.kind not in (2, 4)]
+            further = [
+                it
+                for it in parameters[len(names) :]
+                if it.default is it.empty and it.kind not in (2, 4)
+            ]
             if [it.name for it in parameters[: len(names)]] != names or further:
-                yield f"{item.name}({', '.join(it.name for it in parameters)}) must be {item.described}"
+                yield (
+                    f"{item.name}({', '.join(it.name for it in parameters)}) must be "
+                    f"{item.described}"
+                )
 
 
 def conforms(constant: Declared, value: Any) -> None:
     """Raise ValidationError if a constant's value is not of the type that the contract says."""
-    TypeAdapter(constant.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value, strict=True)
+    TypeAdapter(constant.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
+        value, strict=True
+    )
 
 
 def doubtful_names(slot: Slot, name: str) -> Iterator[str]:
-    """Yield public names that nothing reads and that are close to one that the contract knows, and what no table shows."""
+    """Yield public names that nothing reads and that are close to one that the contract knows,
+    and what no table shows.
+    """
     module = components(slot.folder)[name]
     terms = {term.name: term for term in declared(slot.folder, module)}
-    functions = {key for key, it in vars(module).items() if inspect.isfunction(it) and it.__module__ == module.__name__}
-    constants = set(re.findall(r"^([A-Z][A-Z_]*)\b[^=\n]*=", inspect.getsource(module), re.MULTILINE))
-    for word in sorted(key for key in functions | constants if not key.startswith("_") and key not in terms):
-        free = [key for key, term in terms.items() if not hasattr(module, key) and term.function == (word in functions)]
+    functions = {
+        key
+        for key, it in vars(module).items()
+        if inspect.isfunction(it) and it.__module__ == module.__name__
+    }
+    constants = set(
+        re.findall(r"^([A-Z][A-Z_]*)\b[^=\n]*=", inspect.getsource(module), re.MULTILINE)
+    )
+    for word in sorted(
+        key for key in functions | constants if not key.startswith("_") and key not in terms
+    ):
+        free = [
+            key
+            for key, term in terms.items()
+            if not hasattr(module, key) and term.function == (word in functions)
+        ]
         if near := difflib.get_close_matches(word, free, n=1, cutoff=CLOSE):
             yield (
-                f"nothing reads {word}; the contract knows {terms[near[0]].described}: rename it if that is meant, "
-                f"else begin its name with an underscore"
+                f"nothing reads {word}; the contract knows {terms[near[0]].described}: rename "
+                "it if that is meant, else begin its name with an underscore"
             )
-    in_table = getattr(module, "RISK", False) or any(metric.table for metric in getattr(module, "METRICS", ()))
+    in_table = getattr(module, "RISK", False) or any(
+        metric.table for metric in getattr(module, "METRICS", ())
+    )
     if slot.key == "attacks" and not in_table:
         yield (
-            "what it finds is in attacks.parquet and in no table: declare in METRICS a metric with table=Column(...), and "
-            "return its value among the metrics of the result"
+            "what it finds is in attacks.parquet and in no table: declare in METRICS a metric "
+            "with table=Column(...), and return its value among the metrics of the result"
         )
 
 
 def table_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what the tables of attacks and defenses (`fedpriv list attacks`) lack of a component."""
+    """Yield what the tables of attacks and defenses (`fedpriv list attacks`) lack of a
+    component.
+    """
     module = components(slot.folder)[name]
     if slot.key == "attacks" and not getattr(module, "ASKS", "").endswith("?"):
         yield 'the table of attacks lacks its question: ASKS = "was this example trained on?"'
@@ -98,16 +138,23 @@ def table_problems(slot: Slot, name: str) -> Iterator[str]:
 
 
 def field_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield the fields without a description of one line, a range or a default, and those that do not count in the trial's id.
+    """Yield the fields without a description of one line, a range or a default, and those that
+    do not count in the trial's id.
 
-    A number's range is looked for where the schema can tell it; a tuple may be checked by a validator.
+    A number's range is looked for where the schema can tell it; a tuple may be checked by a
+    validator.
     """
     config = components(slot.folder)[name].Config
     for field, info in config.model_fields.items():
         if not info.description or "\n" in info.description or len(info.description) >= LONGEST:
-            yield f"the field {field} needs a description of one line with fewer than {LONGEST} characters"
+            yield (
+                f"the field {field} needs a description of one line with fewer than {LONGEST} "
+                "characters"
+            )
     for field, kind in field_kinds(config):
-        number = kind.get("type") in ("integer", "number") and "enum" not in kind and "const" not in kind
+        number = (
+            kind.get("type") in ("integer", "number") and "enum" not in kind and "const" not in kind
+        )
         if number and not LIMITS.keys() & kind:
             yield f"the number {field} needs a range: Field(..., ge=..., le=...)"
     required = [field for field, info in config.model_fields.items() if info.is_required()]
@@ -122,7 +169,9 @@ def field_kinds(config: type[Config]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def identity_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield the fields that are read and are no part of the trial's id, or the other way round; and what is lost in a file."""
+    """Yield the fields that are read and are no part of the trial's id, or the other way round;
+    and what is lost in a file.
+    """
     # The choice of noise is read only where something is noisy.
     run = resolve(described(slot, name) | ({"training": "dp_sgd"} if slot.key == "privacy" else {}))
     if trial_id(resolve(json.loads(json.dumps(run.to_dict())))) != trial_id(run):
@@ -137,27 +186,43 @@ def identity_problems(slot: Slot, name: str) -> Iterator[str]:
             warnings.simplefilter("ignore")  # pydantic's, of a value that is not allowed
             changes = trial_id(replace(run, **filled)) != trial_id(run)
         if changes == (field in config.unread_fields()):
-            yield f"the field {field} changes the trial's id where it is not read, or is read and does not"
+            yield (
+                f"the field {field} changes the trial's id where it is not read, or is read and "
+                "does not"
+            )
 
 
 def unread_problems(slot: Slot, name: str, read: set[str]) -> Iterator[str]:
-    """Yield the fields that are neither in ``read`` nor in the module's text, although they are to be read in the short run.
+    """Yield the fields that are neither in ``read`` nor in the module's text, although they are
+    to be read in the short run.
 
-    What the text mentions may be read in a case that no check meets. What a data set inherits is for the split to read.
+    What the text mentions may be read in a case that no check meets. What a data set inherits is
+    for the split to read.
     """
-    module, config = components(slot.folder)[name], chosen(resolve(described(slot, name)), slot).config
-    above = [base.model_fields for base in module.Config.__mro__[1:] if slot.key == "data" and issubclass(base, Config)]
+    module, config = (
+        components(slot.folder)[name],
+        chosen(resolve(described(slot, name)), slot).config,
+    )
+    above = [
+        base.model_fields
+        for base in module.Config.__mro__[1:]
+        if slot.key == "data" and issubclass(base, Config)
+    ]
     known = read.union(ELSEWHERE, config.unread_fields(), *above)
     for field in [it for it in module.Config.model_fields if it not in known]:
         if not re.search(rf"\.{field}\b", inspect.getsource(module)):
-            yield f"nothing reads the field {field}: leave it out, or say with read_when where it is read"
+            yield (
+                f"nothing reads the field {field}: leave it out, or say with read_when where it "
+                "is read"
+            )
 
 
 def sensitivity_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield the first fields under which an aggregation is not the mean that its SENSITIVITY says.
 
-    Tried are the defaults, then the choices of each field and the ends of its range, alone and with those of another, since
-    it may be read only under them. What a run with an epsilon refuses is left out.
+    Tried are the defaults, then the choices of each field and the ends of its range, alone and with
+    those of another, since it may be read only under them. What a run with an epsilon refuses is
+    left out.
     """
     ends = list[tuple[str, Any]]()
     for field, kind in field_kinds(components(slot.folder)[name].Config):
@@ -165,11 +230,15 @@ def sensitivity_problems(slot: Slot, name: str) -> Iterator[str]:
         ends += [(field, choice) for choice in choices]
         for limit, inwards in LIMITS.items():
             if limit in kind:
-                step = inwards * (1 if kind["type"] == "integer" else NEAR * max(1, abs(kind[limit])))
+                step = inwards * (
+                    1 if kind["type"] == "integer" else NEAR * max(1, abs(kind[limit]))
+                )
                 ends += [(field, kind[limit]), (field, kind[limit] + step)]
     for fields in map(dict, chain.from_iterable(combinations(ends, count) for count in range(3))):
         try:
-            run = resolve(described() | {"privacy": "global_dp", slot.key: {"name": name, **fields}})
+            run = resolve(
+                described() | {"privacy": "global_dp", slot.key: {"name": name, **fields}}
+            )
         except ConfigError:
             continue
         if run.aggregation.module.SENSITIVITY == "mean" and (problem := unlike_a_mean(run)):

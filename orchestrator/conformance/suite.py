@@ -1,4 +1,6 @@
-"""The conformance suite on one component: every check that applies to its slot, and what each found."""
+"""The conformance suite on one component: every check that applies to its slot, and what each
+found.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,35 @@ CHECKS = (
     Check("has what its contract asks for", declared.contract_problems),
     Check("has no name that is almost one of its contract", declared.doubtful_names, warns=True),
     Check("says what it asks or protects, for the tables", declared.table_problems, warns=True),
-    Check("has fields that are described, in a range, and count in the trial's id", declared.field_problems),
+    Check(
+        "has fields that are described, in a range, and count in the trial's id",
+        declared.field_problems,
+    ),
     Check("loads the same valid examples twice", behavior.source_problems, ("data",)),
-    Check("partitions into the same valid federation twice", behavior.split_problems, ("data.split",)),
-    Check("is made of what it says, with an output for each class", behavior.model_problems, ("model",)),
-    Check("leaves its arguments and its state's shape alone", behavior.aggregation_problems, ("aggregation",)),
-    Check("moves by the mean update alone if it says so", declared.sensitivity_problems, ("aggregation",)),
+    Check(
+        "partitions into the same valid federation twice", behavior.split_problems, ("data.split",)
+    ),
+    Check(
+        "is made of what it says, with an output for each class",
+        behavior.model_problems,
+        ("model",),
+    ),
+    Check(
+        "leaves its arguments and its state's shape alone",
+        behavior.aggregation_problems,
+        ("aggregation",),
+    ),
+    Check(
+        "moves by the mean update alone if it says so",
+        declared.sensitivity_problems,
+        ("aggregation",),
+    ),
     Check("adds the noise that it states", behavior.noise_problems, ("privacy",)),
-    Check("takes part in two rounds, repeats to the bit and declares its metrics", behavior.run_problems, IN_ROUNDS),
+    Check(
+        "takes part in two rounds, repeats to the bit and declares its metrics",
+        behavior.run_problems,
+        IN_ROUNDS,
+    ),
 )
 
 
@@ -60,7 +83,9 @@ class Finding:
 
 
 def findings(slot: Slot, name: str) -> Iterator[Finding]:
-    """Make all checks of a component, one after another; if they pass, say last which of its fields they have not read."""
+    """Make all checks of a component, one after another; if they pass, say last which of its
+    fields they have not read.
+    """
     passed, read = True, set[str]()
 
     def noted(config: Any, attribute: str) -> Any:
@@ -74,7 +99,11 @@ def findings(slot: Slot, name: str) -> Iterator[Finding]:
                 passed = passed and not finding.skipped and (check.warns or not finding.problems)
                 yield finding
     if passed:
-        last = Check("reads its fields", lambda slot, name: declared.unread_problems(slot, name, read), warns=True)
+        last = Check(
+            "reads its fields",
+            lambda slot, name: declared.unread_problems(slot, name, read),
+            warns=True,
+        )
         yield _made(last, slot, name)
 
 
@@ -90,6 +119,12 @@ def _made(check: Check, slot: Slot, name: str) -> Finding:
             return Finding(check, tuple(problems), f"not checked: {error}")
         problems.append(f"raised DataError: {error}")
     except (Exception, SystemExit) as error:  # another's code may raise anything
-        hint = "; a component must not change its arguments in place" if "read-only" in str(error) else ""
-        problems.append(failure(error, "it", Path(str(inspect.getfile(components(slot.folder)[name])))) + hint)
+        hint = (
+            "; a component must not change its arguments in place"
+            if "read-only" in str(error)
+            else ""
+        )
+        problems.append(
+            failure(error, "it", Path(str(inspect.getfile(components(slot.folder)[name])))) + hint
+        )
     return Finding(check, tuple(dict.fromkeys(problems)))

@@ -1,1 +1,3 @@
-"""How long a sweep takes, and what it needs: counted work (`counts`) times steps timed in this process (`small_runs`)."""
+"""How long a sweep takes, and what it needs: counted work (`counts`) times steps timed in this
+process (`small_runs`).
+"""

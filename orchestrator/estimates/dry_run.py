@@ -1,4 +1,6 @@
-"""The plan of a sweep for ``--dry-run``: its trials, the resources it needs and an estimate of its duration."""
+"""The plan of a sweep for ``--dry-run``: its trials, the resources it needs and an estimate of
+its duration.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,25 @@ from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 
-START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
+# to start Ray, the drivers and their actors before the first round, and to write the report
+START_SECONDS = 30.0
 MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
-MOST_PARAMETERS = 25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
+MOST_PARAMETERS = (
+    25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
+)
 LITTLE = 0.05  # share of the estimate that is not worth another one
 MOST_LISTED, FEW_LISTED = 100, 20  # trials that are all listed, and those that are listed of more
 
 
-def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place: Placement) -> Group:
-    """The printable plan: trials, those that are ``missing``, their resources, and the time from steps that are timed here.
+def plan(
+    sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place: Placement
+) -> Group:
+    """The printable plan: trials, those that are ``missing``, their resources, and the time from
+    steps that are timed here.
 
     Raises:
-        ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks, or its model, which is of
-            somebody else, raises something.
+        ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks, or
+            its model, which is of somebody else, raises something.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("trial", "rounds", "id", ""):
@@ -47,23 +55,33 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
     todo = {trial.id for trial in missing}
     listed = trials if len(trials) <= MOST_LISTED else trials[:FEW_LISTED]
     for trial in listed:
-        table.add_row(trial.title, str(trial.run.rounds), trial.id, "" if trial.id in todo else "complete")
+        table.add_row(
+            trial.title, str(trial.run.rounds), trial.id, "" if trial.id in todo else "complete"
+        )
     others = len(trials) - len(listed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what libraries say while steps are timed, as in the workers
+        warnings.simplefilter(
+            "ignore"
+        )  # what libraries say while steps are timed, as in the workers
         answer = forecast(sweep, missing, place)
     lines = [
         f"and {others} others, which --print-config shows" if others else None,
-        f"each trial: {place}; {_concurrent(sweep, place)} at a time on the {local_cpus()} CPUs here",
+        f"each trial: {place}; {_concurrent(sweep, place)} at a time on the {local_cpus()} "
+        "CPUs here",
         *([answer] if isinstance(answer, str) else answer.lines),
         _power(trials),
         unrepeatable(missing),
         *tuned_sentences(sweep.tune, [trial.run for trial in trials]),
         *(trial.run.model.module.remark(trial.run.model.config, trial.run) for trial in missing),
-        *(trial.run.split.module.remark(trial.run.split.config, trial.run.data.config) for trial in missing),
+        *(
+            trial.run.split.module.remark(trial.run.split.config, trial.run.data.config)
+            for trial in missing
+        ),
         "nothing was started",
     ]
-    title = Text(f"{sweep.name}: {amount(len(trials), 'trial')}, {len(missing)} to run", style="bold")
+    title = Text(
+        f"{sweep.name}: {amount(len(trials), 'trial')}, {len(missing)} to run", style="bold"
+    )
     return Group(title, table, *(Text(line) for line in dict.fromkeys(lines) if line))
 
 
@@ -72,12 +90,17 @@ def _power(trials: list[TrialSpec]) -> str:
     settings: dict[str, list[tuple[Repeat, float]]] = {}
     for trial in trials:
         setting = text({key: value for key, value in trial.values.items() if key not in REPEATS})
-        settings.setdefault(setting, []).append((repeat({"seed": trial.run.seed, **trial.values}), 0.0))
+        settings.setdefault(setting, []).append(
+            (repeat({"seed": trial.run.seed, **trial.values}), 0.0)
+        )
     count = min((len(independent(values)) for values in settings.values()), default=0)
     runs = f"{count} {'run' if count == 1 else 'independent runs'} of a setting"
     if count < FEWEST:
         return f"{runs}: no interval over runs and no test of differences, which need {FEWEST}"
-    return f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
+    return (
+        f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard "
+        "deviations between runs"
+    )
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:
@@ -93,8 +116,10 @@ class Forecast:
     Attributes:
         seconds: from the command to the report.
         trial: seconds of a trial by part, the mean over those that were timed.
-        anew: seconds of its shadow models if those of each attack begin anew, as where clients change their model before it.
-        lines: the forecast in words, what reduced precision saves or costs here, and what splits leave unused.
+        anew: seconds of its shadow models if those of each attack begin anew, as where clients
+            change their model before it.
+        lines: the forecast in words, what reduced precision saves or costs here, and what splits
+            leave unused.
     """
 
     seconds: float
@@ -104,7 +129,10 @@ class Forecast:
 
 
 def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Forecast | str:
-    """What the trials take on the processors of this machine, or why that is not known. Raises ConfigError."""
+    """What the trials take on the processors of this machine, or why that is not known.
+
+    Raises ConfigError.
+    """
     if not missing:
         return "estimate: all trials are complete"
     if place.gpu:
@@ -121,28 +149,44 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     every = -(-len(kinds) // MOST_KINDS)
     own = len({counts.first_round(trial.run) for trial in missing}) / len(missing)
     # In the order of their data, which are then loaded once.
-    for kind in sorted(kinds, key=lambda kind: repr((examples[kind].data, examples[kind].split)))[::every]:
+    for kind in sorted(kinds, key=lambda kind: repr((examples[kind].data, examples[kind].split)))[
+        ::every
+    ]:
         run = examples[kind]
         try:
             data, loading = small.data(run)
             size = parameters(run.model, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
-                return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
+                return (
+                    f"no estimate: a step of a model of {size:.2g} parameters takes more than a "
+                    "plan may"
+                )
             rate, training = small.rate(run, data), run.training
-            kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(run, data.sizes, rate)
+            kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(
+                run, data.sizes, rate
+            )
             first = (own if kept else 1.0) if sweep.resources.share else None
             of_trial = counts.of_trial(run, data, place, rate, loading, first)
             shadows = of_trial.get(SHADOWS, 0.0)
-            each_anew = counts.of_trial(run, data, place, rate, loading, None)[SHADOWS] if shadows else 0.0
+            each_anew = (
+                counts.of_trial(run, data, place, rate, loading, None)[SHADOWS] if shadows else 0.0
+            )
             if training.module.reduced_precision(training.config):
-                full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))
-                reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))
+                full = replace(
+                    training, config=training.config.model_copy(update={"precision": "float32"})
+                )
+                reduced.append(
+                    rate("train") / small.rate(replace(run, training=full), data)("train")
+                )
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         except Exception as error:
             if not run.model.module.OWN_VALUES:
                 raise
-            sentence = f"model.name: {run.model.title} fails on these data, as it would in the run: {message_of(error)}"
+            sentence = (
+                f"model.name: {run.model.title} fails on these data, as it would in the run: "
+                f"{message_of(error)}"
+            )
             raise ConfigError([data_problem(sweep, sentence)]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
         anew += kinds[kind] * each_anew
@@ -152,24 +196,40 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         remarks += data.remarks
         if data.unused >= data.clients:  # more than the remainder of a division
             used = f"beside {data.sizes.sum()} of clients"
-            remarks.append(f"split {run.split.name}: {data.unused} training examples are unused, {used}")
+            remarks.append(
+                f"split {run.split.name}: {data.unused} training examples are unused, {used}"
+            )
     at_once = min(_concurrent(sweep, place), len(missing))
-    slowdown = max(1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus())
+    slowdown = max(
+        1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus()
+    )
     parts = {part: seconds / timed for part, seconds in spent.most_common()}
     each, in_turn = sum(parts.values()), -(-len(missing) // at_once) * slowdown
     total, later = START_SECONDS + in_turn * each, in_turn * again / timed
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
-    shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
-    sentences = [f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"]
+    shares = ", ".join(
+        f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100
+    )
+    sentences = [
+        f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
+    ]
     if later > LITTLE * total:
-        moving = "clients change their model before every attack on it: shadow models then begin anew"
+        moving = (
+            "clients change their model before every attack on it: shadow models then begin anew"
+        )
         sentences.append(f"{duration(total + later)} if {moving}")
     if reduced:
         warning = "warning: " if max(reduced) > 1 else ""
         remarks.append(
-            f"{warning}training in reduced precision takes {max(reduced):.1f} x as long as float32 on this processor"
+            f"{warning}training in reduced precision takes {max(reduced):.1f} x as long as "
+            "float32 on this processor"
         )
-    return Forecast(total, parts, anew / timed, [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks])
+    return Forecast(
+        total,
+        parts,
+        anew / timed,
+        [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks],
+    )
 
 
 def _kind(trial: TrialSpec) -> str:

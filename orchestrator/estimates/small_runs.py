@@ -1,6 +1,8 @@
-"""A run in small: the round's own functions, on a few clients and examples, with a stopwatch around each.
+"""A run in small: the round's own functions, on a few clients and examples, with a stopwatch
+around each.
 
-Every step begins with a few examples and is repeated with more, once at least, until that has taken about a second or had all.
+Every step begins with a few examples and is repeated with more, once at least, until that has taken
+about a second or had all.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
-LOADING = 3.0  # seconds of a first try that is done again, because most of them may be those of loading code
+# seconds of a first try that is done again, because most of them may be those of loading code
+LOADING = 3.0
 LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
-GROWTH = 4  # how many times as long a try is expected to take as the one before, with twice the clients and examples
+# how many times as long a try is expected to take as the one before, with twice the clients and
+# examples
+GROWTH = 4
 CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
-MOST_STEPS = 4  # products with the Hessian, which Lanczos takes; other searches are to take half of what they may
+# products with the Hessian, which Lanczos takes; other searches are to take half of what they may
+MOST_STEPS = 4
 MOST_PASSES = 2  # of local training, so that beginning a client counts less
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
 
@@ -46,7 +52,9 @@ Inputs = tuple[Run, Federation, Network, list[Weights], Assignment]
 
 
 class SmallRuns:
-    """The seconds of each step of a sweep's trials; what trials have in common is loaded and timed once."""
+    """The seconds of each step of a sweep's trials; what trials have in common is loaded and
+    timed once.
+    """
 
     def __init__(self, root_of: Callable[[Run], Path]) -> None:
         """Begin without any measurement; ``root_of`` returns the folder of a run's data."""
@@ -55,26 +63,40 @@ class SmallRuns:
         self._latest: dict[str, tuple[str, Any, float]] = {}
 
     def data(self, run: Run) -> tuple[Federation, float]:
-        """Return the run's federation, or a part of its clients if they have many examples, and the seconds it took.
+        """Return the run's federation, or a part of its clients if they have many examples, and
+        the seconds it took.
 
         Raises:
             DataError: the data cannot be partitioned as the run asks.
         """
         clients, config = run.data.config.clients, run.data.config
-        everybody = of_kind(run, "updates") + of_kind(run, "sums")  # such an attack needs all clients
+        everybody = of_kind(run, "updates") + of_kind(
+            run, "sums"
+        )  # such an attack needs all clients
         if config.examples_per_client and not everybody:
             most = max(run.training.config.block_size, MOST_EXAMPLES // config.examples_per_client)
-            run = replace(run, data=replace(run.data, config=config.model_copy(update={"clients": min(clients, most)})))
+            run = replace(
+                run,
+                data=replace(
+                    run.data, config=config.model_copy(update={"clients": min(clients, most)})
+                ),
+            )
         root, load = self.root_of(run), run.data.module.load
         set_, key = repr((run.data, root)), federation_key(run, root)
-        if self.spent >= LIMIT and self._latest.get("source", ("",))[0] == set_ and "data" in self._latest:
+        if (
+            self.spent >= LIMIT
+            and self._latest.get("source", ("",))[0] == set_
+            and "data" in self._latest
+        ):
             key = self._latest["data"][0]  # another partition of the same examples
         source, loading = self._timed("source", set_, lambda: load(run.data.config, root, True))
         data, dealing = self._timed("data", key, lambda: partition_data(run, root, source))
         return data, loading + dealing * clients / run.data.config.clients
 
     def _timed(self, kind: str, key: str, make: Callable[[], Any]) -> tuple[Any, float]:
-        """Return what was made last of a kind, or make another if its key differs, and the seconds that it took."""
+        """Return what was made last of a kind, or make another if its key differs, and the
+        seconds that it took.
+        """
         if self._latest.get(kind, ("",))[0] != key:
             self._latest.pop(kind, None)  # two at a time may not fit into memory
             started = time.perf_counter()
@@ -85,11 +107,18 @@ class SmallRuns:
     def rate(self, run: Run, data: Federation) -> counts.Rate:
         """Return the function that times a step of a run, unless a trial before had the same one.
 
-        Once `LIMIT` is spent, a similar one stands for it: another setting of the same components on the same data set.
+        Once `LIMIT` is spent, a similar one stands for it: another setting of the same components
+        on the same data set.
         """
         small, unread = Small(run, data), ("epochs", "lr", "lr_decay")
-        training = {name: value for name, value in run.training.to_dict().items() if name not in unread}
-        method = run.training.name, run.training.module.reduced_precision(run.training.config), run.objective.name
+        training = {
+            name: value for name, value in run.training.to_dict().items() if name not in unread
+        }
+        method = (
+            run.training.name,
+            run.training.module.reduced_precision(run.training.config),
+            run.objective.name,
+        )
 
         def rate(step: str, attack: str = "") -> float:
             step = "train" if step == "replicate" and not trains_together(run) else step
@@ -113,11 +142,15 @@ class SmallRuns:
 
 
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
-    """Return the first clients of a federation with some examples each, and as many others; itself if that is all."""
+    """Return the first clients of a federation with some examples each, and as many others;
+    itself if that is all.
+    """
     clients, sizes = min(clients, data.clients), np.minimum(data.sizes, examples)[:clients]
     if clients == data.clients and (sizes == data.sizes).all():
         return data
-    rows = np.concatenate([at + np.arange(size) for at, size in zip(data.offsets, sizes, strict=False)])
+    rows = np.concatenate(
+        [at + np.arange(size) for at, size in zip(data.offsets, sizes, strict=False)]
+    )
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
         rows = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
@@ -160,10 +193,15 @@ class Small:
         """
         multiply_with_one_thread()
         torch.set_num_threads(self.run.training.config.threads)
-        clients = {"train": self.together, "replicate": self.together, "curve": 1}.get(step, CLIENTS)
+        clients = {"train": self.together, "replicate": self.together, "curve": 1}.get(
+            step, CLIENTS
+        )
         tries, size, spent, loaded = [(0.0, 0.0)], 1, 0.0, False
         while True:
-            small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
+            small, started = (
+                in_small(self.data, clients * size, EXAMPLES * size),
+                time.perf_counter(),
+            )
             try:
                 units, work = getattr(self, step)(small, *filter(None, [attack]))
                 wall, processor = time.perf_counter(), time.process_time()
@@ -176,21 +214,36 @@ class Small:
                 size *= 2
                 continue
             whole = time.perf_counter() - started
-            if not loaded and whole < LOADING:  # the very first try also loads code, which is no part of a step
+            if (
+                not loaded and whole < LOADING
+            ):  # the very first try also loads code, which is no part of a step
                 loaded = True
                 continue
             tries.append((units, seconds))
             spent += whole
-            if small is self.data or whole > EACH or (len(tries) > 2 and spent + GROWTH * whole > EACH):
+            if (
+                small is self.data
+                or whole > EACH
+                or (len(tries) > 2 and spent + GROWTH * whole > EACH)
+            ):
                 mean = min(seconds / units for units, seconds in tries[1:])
                 (before, earlier), (after, later) = tries[-2:]
-                held, had, cap = self.data.sizes.mean(), small.sizes.mean(), self.run.curvature.examples
+                held, had, cap = (
+                    self.data.sizes.mean(),
+                    small.sizes.mean(),
+                    self.run.curvature.examples,
+                )
                 passes = self.run.training.config.epochs / self.light.training.config.epochs
                 grown = passes * held / had if step in TRAINING else min(held, cap) / min(had, cap)
                 entire = {"attack": 1.0, "evaluate": 0.0, "serve": 0.0}.get(step, after * grown)
-                if small is self.data or entire <= after or min(after - before, later - earlier) <= 0:
+                if (
+                    small is self.data
+                    or entire <= after
+                    or min(after - before, later - earlier) <= 0
+                ):
                     return mean
-                # What does not grow with the examples, as vectors as long as the model, is spread over more than here.
+                # What does not grow with the examples, as vectors as long as the model, is spread
+                # over more than here.
                 further = (later - earlier) / (after - before)
                 return min(mean, max(mean / 2, further + (later - further * after) / entire))
             size *= 2
@@ -198,7 +251,11 @@ class Small:
     @property
     def together(self) -> int:
         """How many clients are trained at once."""
-        return min(self.run.training.config.block_size, self.data.clients) if trains_together(self.run) else 1
+        return (
+            min(self.run.training.config.block_size, self.data.clients)
+            if trains_together(self.run)
+            else 1
+        )
 
     @cached_property
     def network(self) -> Network:
@@ -210,9 +267,13 @@ class Small:
         """The run with few local passes, and with few products where it measures curvatures."""
         training, curvature = self.run.training, self.run.curvature
         passes = {"epochs": max(1, min(MOST_PASSES, training.config.epochs))}
-        limits = {name: min(MOST_STEPS, getattr(curvature, name)) for name in ("power_steps", "probes")}
+        limits = {
+            name: min(MOST_STEPS, getattr(curvature, name)) for name in ("power_steps", "probes")
+        }
         training = replace(training, config=training.config.model_copy(update=passes))
-        return replace(self.run, rounds=1, training=training, curvature=curvature.model_copy(update=limits))
+        return replace(
+            self.run, rounds=1, training=training, curvature=curvature.model_copy(update=limits)
+        )
 
     @cached_property
     def start(self) -> Any:
@@ -227,7 +288,9 @@ class Small:
         return self.light, data, self.network, [self.start], assigned
 
     def train(self, data: Federation, copies: int = 1) -> Step:
-        """Train a block of clients at once, or one client where they train one after another; by example and pass."""
+        """Train a block of clients at once, or one client where they train one after another; by
+        example and pass.
+        """
         clients = list(range(min(self.together, data.clients))) * copies
         units = self.light.training.config.epochs * float(data.sizes[clients].sum())
         return units, lambda: block.train(*self._inputs(data, clients), fixed)
@@ -244,14 +307,27 @@ class Small:
 
     def curve(self, data: Federation) -> Step:
         """Measure a client's curvature, by example."""
-        config, trained = self.run.curvature, block.train(*self._inputs(in_small(data, 1, 2)), fixed)
-        most = max(config.power_steps * (config.solver == "power"), config.probes * (config.trace == "hutchinson"))
+        config, trained = (
+            self.run.curvature,
+            block.train(*self._inputs(in_small(data, 1, 2)), fixed),
+        )
+        most = max(
+            config.power_steps * (config.solver == "power"),
+            config.probes * (config.trace == "hutchinson"),
+        )
         units = min(int(data.sizes[0]), config.examples) / max(1.0, most / 2 / MOST_STEPS)
-        return units, lambda: block.measure_curvatures(self.light, data, self.network, [0], trained, fixed)
+        return units, lambda: block.measure_curvatures(
+            self.light, data, self.network, [0], trained, fixed
+        )
 
     def serve(self, data: Federation) -> Step:
         """Make the next model of what a few clients send; by client."""
-        run, start, layout, everybody = self.light, self.start, self.network.layout, np.arange(data.clients)
+        run, start, layout, everybody = (
+            self.light,
+            self.start,
+            self.network.layout,
+            np.arange(data.clients),
+        )
         inputs = self._inputs(in_small(data, data.clients, 2))[1:]
         results = [engine.train_block(run, *inputs, (fixed, fixed))]
         clients = engine.Clients([everybody], lambda models, assigned: results, layout)
@@ -265,10 +341,20 @@ class Small:
         return data.clients, work
 
     def attack(self, data: Federation, name: str) -> Step:
-        """Attack the updates of a round, or a model; by the examples that updates or shadow models are tried on."""
+        """Attack the updates of a round, or a model; by the examples that updates or shadow
+        models are tried on.
+        """
         kinds = (attack := attack_named(self.run, name)).module.KINDS
-        make = self._observe if "updates" in kinds else self._add_up if "sums" in kinds else self._audit
-        most = getattr(attack.config, "targets", 0) * ("updates" in kinds)  # of each client, as many of every one
+        make = (
+            self._observe
+            if "updates" in kinds
+            else self._add_up
+            if "sums" in kinds
+            else self._audit
+        )
+        most = getattr(attack.config, "targets", 0) * (
+            "updates" in kinds
+        )  # of each client, as many of every one
 
         def tried(part: Federation) -> float:
             cluster = Cluster(part, 0, np.arange(part.clients))
@@ -281,11 +367,23 @@ class Small:
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the updates of a round."""
         inputs = self._inputs(in_small(data, data.clients, 2))
-        trained, assigned, again = block.train(*inputs, fixed), inputs[-1], partial(block.train_again, *inputs)
+        trained, assigned, again = (
+            block.train(*inputs, fixed),
+            inputs[-1],
+            partial(block.train_again, *inputs),
+        )
         updates = SeenUpdates(
-            data, self.network, [self.start], assigned.chosen, trained.params, trained.buffers,
-            range(data.clients), stream=fixed, round=0, train_again=again,
-        )  # fmt: skip
+            data,
+            self.network,
+            [self.start],
+            assigned.chosen,
+            trained.params,
+            trained.buffers,
+            range(data.clients),
+            stream=fixed,
+            round=0,
+            train_again=again,
+        )
 
         def make() -> None:
             observed = attack.module.observe(attack.config, updates)
@@ -300,16 +398,24 @@ class Small:
         one = Sum(0, self.start, self.start.params.astype(np.float64), everybody, equal)
 
         def make() -> None:
-            observed = [attack.module.observe(attack.config, SeenSum(data, self.network, one, fixed, 0))]
-            attack.module.conclude(attack.config, SeenRound(data, observed, everybody, 0, fixed, sums=[one]))
+            observed = [
+                attack.module.observe(attack.config, SeenSum(data, self.network, one, fixed, 0))
+            ]
+            attack.module.conclude(
+                attack.config, SeenRound(data, observed, everybody, 0, fixed, sums=[one])
+            )
 
         return make
 
     def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
-        """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
+        """Return what attacks a model with shadow models that were trained for a single round,
+        which does not count.
+        """
         cluster = Cluster(data, 0, np.arange(data.clients))
         jobs = counts.shadow_jobs(self.light, cluster, attack, 0.0)
         shadows = attack.module.train_shadows(jobs, data, self.network, self.light) if jobs else ()
         sent = [self.start], np.zeros(data.clients, np.int64), fixed
-        model = AttackedModel(cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent)
+        model = AttackedModel(
+            cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent
+        )
         return lambda: attack.module.audit(attack.config, model)

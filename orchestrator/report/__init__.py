@@ -1,7 +1,8 @@
-"""The report of a sweep: a page (HTML), tables (CSV, Markdown), figures (PNG), and a comparison with published numbers.
+"""The report of a sweep: a page (HTML), tables (CSV, Markdown), figures (PNG), and a comparison
+with published numbers.
 
-Everything is derived from ``RESULTS/<sweep>`` and can be written again at any time; the same input gives the same
-bytes. The summary table on the terminal at the end of a run is also made here.
+Everything is derived from ``RESULTS/<sweep>`` and can be written again at any time; the same input
+gives the same bytes. The summary table on the terminal at the end of a run is also made here.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ def write_report(
     results: Results | None = None,
     say: Callable[[str], object] = print,
 ) -> list[Path]:
-    """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has changed.
+    """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has
+    changed.
 
-    Trials that did not finish are counted and listed. A figure is written only if its data exist, a table of differences
-    only if there are any, and the comparison with published numbers only if one of them has a counterpart in the sweep;
-    what an earlier report had is removed. The report's manifest has a digest of all that it was made from. A figure that
-    cannot be drawn is left out and named on the page, and the next report tries it again.
+    Trials that did not finish are counted and listed. A figure is written only if its data exist, a
+    table of differences only if there are any, and the comparison with published numbers only if
+    one of them has a counterpart in the sweep; what an earlier report had is removed. The report's
+    manifest has a digest of all that it was made from. A figure that cannot be drawn is left out
+    and named on the page, and the next report tries it again.
 
     Args:
         folder: the results folder of the sweep.
@@ -83,9 +86,16 @@ def write_report(
 
 
 def _digest(results: Results) -> str:
-    """A digest of all that a report is made from: the sweep, its trials, declared metrics, and the report's own code."""
-    digest = hashlib.blake2b(repr((results.name, results.trials, metrics())).encode(), digest_size=DIGEST_BYTES)
-    for folder in (results.folder, *(Folder(results.folder).trial(trial["id"]).path for trial in results.trials)):
+    """A digest of all that a report is made from: the sweep, its trials, declared metrics, and
+    the report's own code.
+    """
+    digest = hashlib.blake2b(
+        repr((results.name, results.trials, metrics())).encode(), digest_size=DIGEST_BYTES
+    )
+    for folder in (
+        results.folder,
+        *(Folder(results.folder).trial(trial["id"]).path for trial in results.trials),
+    ):
         with suppress(FileNotFoundError, DamageError):
             digest.update(read_manifest(folder).digest.encode())
     for file in sorted(path for path in Path(__file__).parent.rglob("*.*") if path.suffix in CODE):
@@ -94,7 +104,8 @@ def _digest(results: Results) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as a cell of a table for spreadsheets, where a text that begins like a formula is quoted.
+    """A value as a cell of a table for spreadsheets, where a text that begins like a formula is
+    quoted.
 
     >>> _cell("=1+1"), _cell(-0.5), _cell("ifca")
     ("'=1+1", '-0.5', 'ifca')
@@ -103,10 +114,14 @@ def _cell(value: Any) -> str:
     return f"'{cell}" if isinstance(value, str) and cell.startswith(FORMULA) else cell
 
 
-def _contents(results: Results, formats: Sequence[Format], lost: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of tables, figures (those of the page without formats) and at last the page.
+def _contents(
+    results: Results, formats: Sequence[Format], lost: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of tables, figures (those of the page without formats) and at last the
+    page.
 
-    Tables without a line are left out, except for the summary. ``lost`` gets a sentence for each figure that fails.
+    Tables without a line are left out, except for the summary. ``lost`` gets a sentence for each
+    figure that fails.
     """
     from orchestrator.report import summary
     from orchestrator.report.figures.catalog import catalog, figures
@@ -127,7 +142,9 @@ def _contents(results: Results, formats: Sequence[Format], lost: list[str]) -> I
     }
     yield from ((name, content.encode()) for name, content in tables.items() if content)
     drawings = {}
-    for name, figure in figures(results, lost.append, [name for name in catalog() if formats or is_shown(name)]):
+    for name, figure in figures(
+        results, lost.append, [name for name in catalog() if formats or is_shown(name)]
+    ):
         pictures: dict[str, bytes] = {}
         with spared(f"Figure {name}", lost.append):
             pictures = {f"{name}.{form}": picture(figure, form) for form in formats}

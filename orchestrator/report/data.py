@@ -1,6 +1,8 @@
-"""Reading a results folder for the reports: its trials, the swept keys, the tables of each trial, and plain values.
+"""Reading a results folder for the reports: its trials, the swept keys, the tables of each
+trial, and plain values.
 
-Nothing is written. Incomplete results are used as far as possible: a trial without a result is counted, and a trial
+Nothing is written. Incomplete results are used as far as possible: a trial without a result is
+counted, and a trial
 without a table has no curve.
 """
 
@@ -37,7 +39,9 @@ Item = TypeVar("Item")
 Value = Any  # None, bool, int, float, str, or lists and dicts of these
 Row = dict[str, Value]
 
-BASELINES = {slot.default for slot in slots.SLOTS}  # what a slot has by default is its baseline, and sorted first
+BASELINES = {
+    slot.default for slot in slots.SLOTS
+}  # what a slot has by default is its baseline, and sorted first
 
 
 def read_yaml(path: Path) -> Any:
@@ -47,12 +51,16 @@ def read_yaml(path: Path) -> Any:
 
 def parsed(content: str) -> Any:
     """Return what a text in YAML holds."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 438 records: 0.3 s in pure Python, 0.03 s with libyaml
+    loader = getattr(
+        yaml, "CSafeLoader", yaml.SafeLoader
+    )  # 438 records: 0.3 s in pure Python, 0.03 s with libyaml
     return yaml.load(content, Loader=loader)
 
 
 def plain(value: Any) -> Value:
-    """The Python value of a cell: NumPy values are unwrapped, JSON lists and mappings are parsed, NaN becomes None."""
+    """The Python value of a cell: NumPy values are unwrapped, JSON lists and mappings are
+    parsed, NaN becomes None.
+    """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, str) and value[:1] in ("[", "{"):
@@ -62,7 +70,9 @@ def plain(value: Any) -> Value:
 
 
 def text(value: Value) -> str:
-    """A value as short text: empty for None and NaN, 0.3 for 0.30000000000000004, 5 for 5.0, JSON for lists."""
+    """A value as short text: empty for None and NaN, 0.3 for 0.30000000000000004, 5 for 5.0,
+    JSON for lists.
+    """
     if value is None or value != value:
         return ""
     if isinstance(value, bool):
@@ -75,7 +85,9 @@ def text(value: Value) -> str:
 
 
 def sort_key(value: Value) -> tuple[Any, ...]:
-    """A key to sort mixed values: None, numbers by size, lists by their entries, then texts with baselines first."""
+    """A key to sort mixed values: None, numbers by size, lists by their entries, then texts with
+    baselines first.
+    """
     if value is None:
         return (0,)
     if isinstance(value, int | float):
@@ -86,7 +98,9 @@ def sort_key(value: Value) -> tuple[Any, ...]:
 
 
 def lookup(config: Value, path: str) -> Value:
-    """The value at a dotted key of a run, None if absent; an entry of a list is addressed by name or position."""
+    """The value at a dotted key of a run, None if absent; an entry of a list is addressed by
+    name or position.
+    """
     with suppress(KeyPathError):
         return value_at(config, locate(config, path.split(".")))
     return None
@@ -97,16 +111,27 @@ def _short(digits: str) -> float:
     return int(short) if short.is_integer() else short
 
 
-SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")
+SLOTS = (
+    "data",
+    "data.split",
+    "model",
+    "training",
+    "clustering",
+    "objective",
+    "aggregation",
+    "privacy",
+)
 SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
 SECTIONS = {
     *SLOTS,
     "attacks",
     "curvature",
 }  # where dotted keys begin; groups such as "v1.5" put dots into metrics' names
-# Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
+# Keys of a run without a dot that are not slots: they are settings only if they differ between
+# trials.
 PLAIN_KEYS = ("rounds", "evaluate_every", "server_sees")
-# Keys in which the repetitions of a setting differ: the partition of the data and the seed of everything else.
+# Keys in which the repetitions of a setting differ: the partition of the data and the seed of
+# everything else.
 DEAL = "data.split_seed"
 REPEATS = (DEAL, "seed")
 
@@ -116,15 +141,19 @@ def swept_settings(
 ) -> tuple[list[Row], tuple[str, ...]]:
     """Find the settings of the trials.
 
-    A mapping (a slot that was swept as a whole) is replaced by those of its entries that differ between trials. A value
-    that is missing in a row is taken from the trial's resolved run.
+    A mapping (a slot that was swept as a whole) is replaced by those of its entries that differ
+    between trials. A value that is missing in a row is taken from the trial's resolved run.
 
     Returns:
-        The rows with a plain value for every setting, and the keys of the settings, declared ones first. The keys of
-        `REPEATS` are none of them.
+        The rows with a plain value for every setting, and the keys of the settings, declared ones
+        first. The keys of `REPEATS` are none of them.
     """
     values = {key: [_ran_with(row, key, configs) for row in table] for key in declared}
-    keys = [key for key, column in values.items() if key in table[0] or any(value is not None for value in column)]
+    keys = [
+        key
+        for key, column in values.items()
+        if key in table[0] or any(value is not None for value in column)
+    ]
     for column in (column for column in table[0] if column not in keys):
         varies = column in SLOT_NAMES or column in PLAIN_KEYS
         if len({text(row[column]) for row in table}) > 1 if varies else is_key(column):
@@ -133,7 +162,9 @@ def swept_settings(
     for key in keys:
         if key != "seed":
             columns |= _expanded(key, [_ran_with(row, key, configs) for row in table])
-    rows = [row | {key: values[at] for key, values in columns.items()} for at, row in enumerate(table)]
+    rows = [
+        row | {key: values[at] for key, values in columns.items()} for at, row in enumerate(table)
+    ]
     return rows, tuple(key for key in columns if key not in REPEATS)
 
 
@@ -147,14 +178,18 @@ def is_key(column: str) -> bool:
 
 
 def _ran_with(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
-    """The value in the row; if it is missing, a number as text, or a name where the run has a mapping, that of the run."""
+    """The value in the row; if it is missing, a number as text, or a name where the run has a
+    mapping, that of the run.
+    """
     value, resolved = row.get(key), lookup(configs.get(row["id"]), key)
     compound = isinstance(resolved, list | dict) and not isinstance(value, list | dict)
     return resolved if value is None or value == json.dumps(resolved) or compound else value
 
 
 def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
-    """The column itself or, of mappings, the columns of their fields that differ and do not follow from ``name``."""
+    """The column itself or, of mappings, the columns of their fields that differ and do not
+    follow from ``name``.
+    """
     fields = [dict(leaves(value, key)) for value in values]
     if all(set(row) == {key} for row in fields):
         return {key: values}
@@ -167,13 +202,27 @@ def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
     def follows(column: list[Value]) -> bool:
         return len(set(names)) == len(set(zip(names, map(text, column), strict=True)))
 
-    return {name: column for name, column in varied.items() if name == f"{key}.name" or not (names and follows(column))}
+    return {
+        name: column
+        for name, column in varied.items()
+        if name == f"{key}.name" or not (names and follows(column))
+    }
 
 
 def leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
-    """The fields of a run, or of its part ``inside``, by dotted key. Attacks are entered by name."""
-    if isinstance(config, list) and config and all(isinstance(item, Mapping) and "name" in item for item in config):
-        config = {item["name"]: {key: value for key, value in item.items() if key != "name"} for item in config}
+    """The fields of a run, or of its part ``inside``, by dotted key.
+
+    Attacks are entered by name.
+    """
+    if (
+        isinstance(config, list)
+        and config
+        and all(isinstance(item, Mapping) and "name" in item for item in config)
+    ):
+        config = {
+            item["name"]: {key: value for key, value in item.items() if key != "name"}
+            for item in config
+        }
     if not isinstance(config, Mapping):
         yield inside, config
         return
@@ -188,12 +237,24 @@ REPAIRED = "; the same `fedpriv run` repairs it"
 NAMED = 10  # damaged files that have a sentence each
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
-NOT_RESULTS = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "notes", "clients_global"}
+NOT_RESULTS = {
+    "id",
+    "status",
+    "seed",
+    "rounds",
+    "evaluate_every",
+    "attacks",
+    "reason",
+    "notes",
+    "clients_global",
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The values of the swept keys, and their repetitions: trials that differ only in their seed or that of the partition."""
+    """The values of the swept keys, and their repetitions: trials that differ only in their seed
+    or that of the partition.
+    """
 
     values: tuple[Value, ...]
     trials: tuple[Row, ...]
@@ -209,14 +270,20 @@ class Setting:
         return len(independent([(repeat(trial), 0.0) for trial in self.finished]))
 
     def measured(self, metric: str) -> list[float]:
-        """The independent values of ``metric`` in the finished trials that have it, see `independent`."""
-        return independent([(repeat(t), float(t[metric])) for t in self.finished if t.get(metric) is not None])
+        """The independent values of ``metric`` in the finished trials that have it, see
+        `independent`.
+        """
+        return independent(
+            [(repeat(t), float(t[metric])) for t in self.finished if t.get(metric) is not None]
+        )
 
     def estimate(self, name: str) -> Estimate:
         """The mean and interval of the metric ``name``; of a guarantee, its range."""
         described = metric(name)
         if described.bound == "upper":  # it must hold for every trial, so none is averaged
-            return claims([float(trial[name]) for trial in self.finished if trial.get(name) is not None])
+            return claims(
+                [float(trial[name]) for trial in self.finished if trial.get(name) is not None]
+            )
         return replace(estimate(self.measured(name), limits(described)), bound=described.bound)
 
 
@@ -226,11 +293,13 @@ class Results:
 
     Attributes:
         folder: the results folder; the sweep has its name.
-        trials: all trials, sorted by setting and repetition, with a plain value for each of ``keys``.
+        trials: all trials, sorted by setting and repetition, with a plain value for each of
+            ``keys``.
         keys: the swept keys except the seeds of the run and of the partition, dotted.
         metrics: the final metrics of the trials, in the order of the reports.
         configs: the resolved run of every trial whose ``config.yaml`` is readable, by id.
-        facts: what the sweep's manifest says (`orchestrator.results.sweeps.write_sweep`); empty of made up results.
+        facts: what the sweep's manifest says (`orchestrator.results.sweeps.write_sweep`); empty of
+            made up results.
     """
 
     folder: Path
@@ -247,7 +316,9 @@ class Results:
 
     @property
     def state(self) -> str:
-        """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
+        """The number of trials in total and by status, for example "6 trials: 5 finished, 1
+        diverged.".
+        """
         states = ", ".join(f"{n} {status}" for status, n in counts(self.trials).items())
         return f"{amount(len(self.trials), 'trial')}: {states}."
 
@@ -263,10 +334,18 @@ class Results:
     @cached_property
     def rounds(self) -> dict[str, list[Row]]:
         """The rounds of the finished trials, in order, by id."""
-        return {trial["id"]: self.table(trial, "rounds") for trial in self.trials if trial["status"] == "finished"}
+        return {
+            trial["id"]: self.table(trial, "rounds")
+            for trial in self.trials
+            if trial["status"] == "finished"
+        }
 
-    def frame(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
-        """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""
+    def frame(
+        self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()
+    ) -> pd.DataFrame | None:
+        """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or
+        lacks a needed column.
+        """
         folder = Folder(self.folder).trial(trial["id"])
         try:
             content = part_of(folder, folder.table(name))
@@ -277,10 +356,16 @@ class Results:
             table[column] = table[column].map(printed)
         return None if table.empty or not set(needed) <= set(table) else table
 
-    def last_attacks(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
+    def last_attacks(
+        self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()
+    ) -> pd.DataFrame | None:
         """The rows of `frame` of the last round in which each attack was made."""
         frame = self.frame(trial, name, ("attack", "round", *needed))
-        return None if frame is None else frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
+        return (
+            None
+            if frame is None
+            else frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
+        )
 
     def table(self, trial: Mapping[str, Any], name: str) -> list[Row]:
         """The rows of `frame`; empty if there is none."""
@@ -294,7 +379,8 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """Read ``RESULTS/<sweep>``, after checking that its files, but for the models, are what the run wrote.
+    """Read ``RESULTS/<sweep>``, after checking that its files, but for the models, are what the
+    run wrote.
 
     Raises:
         FolderError: the folder holds no results.
@@ -321,26 +407,41 @@ def read_results(folder: Path) -> Results:
 
 
 def config_of(trial: TrialFolder) -> dict[str, Any]:
-    """The resolved run of an ended trial; empty if there is none. Raises FolderError if it is no run."""
+    """The resolved run of an ended trial; empty if there is none.
+
+    Raises FolderError if it is no run.
+    """
     content = part_of(trial, trial.config)
     try:
         return dict(printed(parsed(content.decode()))) if content else {}
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        raise FolderError(f"{trial.config} is not what was saved: it is no run{REPAIRED}") from error
+        raise FolderError(
+            f"{trial.config} is not what was saved: it is no run{REPAIRED}"
+        ) from error
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
-    """Make `Results` from rows of ``trials.parquet``, swept keys in the order of the sweep file, and resolved runs by id."""
+    """Make `Results` from rows of ``trials.parquet``, swept keys in the order of the sweep file,
+    and resolved runs by id.
+    """
     for name in table[0].keys() & metrics().keys():
         for row in table:
-            row[name] = None if isinstance(row[name], str | list | dict) else row[name]  # a metric is a number
+            row[name] = (
+                None if isinstance(row[name], str | list | dict) else row[name]
+            )  # a metric is a number
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if not is_key(name)} - NOT_RESULTS - set(keys)
     values = {name: [row[name] for row in table if row[name] is not None] for name in names}
-    numeric = {name for name, cells in values.items() if cells and {*map(type, cells)} <= {bool, int, float}}
+    numeric = {
+        name
+        for name, cells in values.items()
+        if cells and {*map(type, cells)} <= {bool, int, float}
+    }
     measured = numeric | (names & metrics().keys())
     grouped = settings(table, keys)
-    if any(len(setting.trials) > 1 for setting in grouped):  # the numbers of models mean nothing from seed to seed
+    if any(
+        len(setting.trials) > 1 for setting in grouped
+    ):  # the numbers of models mean nothing from seed to seed
         measured = {name for name in measured if not of_one_model(name)}
     trials = [trial for setting in grouped for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
@@ -348,9 +449,13 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
 
 def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
     """Group trials by their values of ``keys``; the groups are sorted by these values."""
-    ordered = sorted(trials, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id"))))
+    ordered = sorted(
+        trials, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id")))
+    )
     groups = grouped((tuple(text(trial.get(key)) for key in keys), trial) for trial in ordered)
-    settings = [Setting(tuple(group[0].get(key) for key in keys), tuple(group)) for group in groups.values()]
+    settings = [
+        Setting(tuple(group[0].get(key) for key in keys), tuple(group)) for group in groups.values()
+    ]
     return sorted(settings, key=lambda setting: tuple(map(sort_key, setting.values)))
 
 
@@ -363,7 +468,8 @@ def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
 
 
 def over_seeds(target: str, seeds: int) -> str:
-    """What an attack's target is called in a mean over seeds: models that are not named after a group are alike.
+    """What an attack's target is called in a mean over seeds: models that are not named after a
+    group are alike.
 
     >>> over_seeds("model_1", 1), over_seeds("model_1", 2), over_seeds("minority", 2)
     ('model_1', 'each model', 'minority')
@@ -372,7 +478,10 @@ def over_seeds(target: str, seeds: int) -> str:
 
 
 def repeat(trial: Row) -> Repeat:
-    """Which repetition a trial is: its partition and its seed. Unless the sweep varies the partition, it follows the seed."""
+    """Which repetition a trial is: its partition and its seed.
+
+    Unless the sweep varies the partition, it follows the seed.
+    """
     partition, seed = trial.get(DEAL), text(trial.get("seed"))
     return (seed if partition is None else text(partition), seed)
 
@@ -380,7 +489,8 @@ def repeat(trial: Row) -> Repeat:
 def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
     """The values that count as independent, in the order of their repetitions.
 
-    Trials on the same partition resemble each other. If a sweep crosses partitions with seeds, the mean of each is one value.
+    Trials on the same partition resemble each other. If a sweep crosses partitions with seeds, the
+    mean of each is one value.
 
     >>> independent([(("1", "0"), 0.5), (("1", "1"), 0.7), (("2", "0"), 0.9)])
     [0.6, 0.9]
@@ -392,13 +502,17 @@ def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
 
 
 def counts(trials: Iterable[Row]) -> dict[str, int]:
-    """The number of trials by status, in the order of `STATUSES`; a status that does not occur is left out."""
+    """The number of trials by status, in the order of `STATUSES`; a status that does not occur
+    is left out.
+    """
     statuses = [text(trial["status"]) or "unfinished" for trial in trials]
     order = [*STATUSES, *sorted(set(statuses) - set(STATUSES))]
     return {status: statuses.count(status) for status in order if status in statuses}
 
 
 def rows(table: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The rows of a table as mappings of all its columns to plain values, with None for missing values."""
+    """The rows of a table as mappings of all its columns to plain values, with None for missing
+    values.
+    """
     names = list(dict.fromkeys(name for row in table for name in row))
     return [{name: plain(row.get(name)) for name in names} for row in table]

@@ -1,6 +1,8 @@
-"""Conditions on the metrics of a sweep under which its command fails: ``--fail-if 'calibrated_auc_high > 0.6'``.
+"""Conditions on the metrics of a sweep under which its command fails: ``--fail-if
+'calibrated_auc_high > 0.6'``.
 
-A condition is about the worst setting: it holds if it holds in any. It also holds where its value is not known, as
+A condition is about the worst setting: it holds if it holds in any. It also holds where its value
+is not known, as
 nothing can be released on a number that is missing.
 """
 
@@ -32,7 +34,15 @@ SIGNS: dict[str, Callable[[float, float], bool]] = {
 }
 ENDS = ("_low", "_high")
 WORST = "_worst_client"
-OF_GROUPS = ("accuracy", "model_accuracy", "risk", "violations", "moved", "calibrated_auc", "calibrated_run_auc")
+OF_GROUPS = (
+    "accuracy",
+    "model_accuracy",
+    "risk",
+    "violations",
+    "moved",
+    "calibrated_auc",
+    "calibrated_run_auc",
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,10 @@ def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
         if match and math.isfinite(limit):
             read.append(Condition(text.strip(), match["name"], match["sign"], limit))
         else:
-            sentence = f"{text!r} is no condition, which looks like 'calibrated_auc_high > 0.6' (also >=, <, <=)"
+            sentence = (
+                f"{text!r} is no condition, which looks like 'calibrated_auc_high > 0.6' (also "
+                ">=, <, <=)"
+            )
             problems.append(ConfigProblem(sentence, file=OPTION))
     if problems:
         raise ConfigError(problems)
@@ -80,23 +93,36 @@ def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
 
 def measurable(runs: Iterable[Run]) -> set[str]:
     """The metrics that runs can measure, by what their components declare."""
-    chosen = {(component.folder, component.name): component for run in runs for _, component in chosen_components(run)}
+    chosen = {
+        (component.folder, component.name): component
+        for run in runs
+        for _, component in chosen_components(run)
+    }
     declared = [entry for component in chosen.values() for entry in component.module.METRICS]
     return set(names_of((*ROUND_METRICS, *declared)))
 
 
-def unknown(asked: Iterable[Condition], names: Collection[str], grouped: bool = False) -> list[ConfigProblem]:
-    """Problems of conditions on metrics that are none of ``names``; of ``grouped`` clients, a group may end a name."""
+def unknown(
+    asked: Iterable[Condition], names: Collection[str], grouped: bool = False
+) -> list[ConfigProblem]:
+    """Problems of conditions on metrics that are none of ``names``; of ``grouped`` clients, a
+    group may end a name.
+    """
     problems = []
     for condition in asked:
         whole, part = condition.of
         share = PART.fullmatch(condition.name)
         known = condition.name in names or bool(share and share["whole"] in names)
-        known |= whole in names and (part in ENDS or (part == WORST and metric(whole).clients is not None))
+        known |= whole in names and (
+            part in ENDS or (part == WORST and metric(whole).clients is not None)
+        )
         known |= grouped and condition.name.startswith(tuple(f"{name}_" for name in OF_GROUPS))
         if not known:
             near = suggest(condition.name, names)
-            sentence = f"this sweep measures no metric {condition.name!r}. {near or 'fedpriv list metrics names all.'}"
+            sentence = (
+                f"this sweep measures no metric {condition.name!r}. "
+                f"{near or 'fedpriv list metrics names all.'}"
+            )
             problems.append(ConfigProblem(sentence, file=OPTION))
     return problems
 
@@ -110,10 +136,14 @@ def failures(results: Results, asked: Sequence[Condition]) -> list[str]:
         if not failing:
             continue
         down = condition.sign.startswith("<")
-        value, setting = max(failing, key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0] * (-1) ** down)
+        value, setting = max(
+            failing, key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0] * (-1) ** down
+        )
         found = "is not known" if math.isnan(value) else f"is {value:.6g}"
         where = f" ({setting_label(results.keys, setting.values)})" if results.keys else ""
-        several = f", and it fails in {len(failing)} of {len(values)} settings" if len(values) > 1 else ""
+        several = (
+            f", and it fails in {len(failing)} of {len(values)} settings" if len(values) > 1 else ""
+        )
         sentences.append(f"{OPTION} {condition.text!r}: {condition.name} {found}{where}{several}")
     return sentences
 
@@ -121,8 +151,9 @@ def failures(results: Results, asked: Sequence[Condition]) -> list[str]:
 def value_of(results: Results, setting: Setting, condition: Condition) -> float:
     """What a condition compares in one setting; NaN if it is not known.
 
-    Of a metric it is the mean over independent runs, of a guarantee the largest, as it must hold for every run. An end of
-    an interval is the outer one of the interval over runs, if there are three, and of the mean one within a run.
+    Of a metric it is the mean over independent runs, of a guarantee the largest, as it must hold
+    for every run. An end of an interval is the outer one of the interval over runs, if there are
+    three, and of the mean one within a run.
     """
     whole, part = condition.of
     itself = _value(setting, condition.name)
@@ -149,7 +180,9 @@ def _value(setting: Setting, name: str) -> float:
 
 
 def _worst(results: Results, trial: Row, name: str) -> float:
-    """The value of the client for which a metric of clients is worst, when it was last measured; NaN without one."""
+    """The value of the client for which a metric of clients is worst, when it was last measured;
+    NaN without one.
+    """
     described = metric(name)
     column = (described.clients and described.clients.column) or name
     rows = [row for row in results.table(trial, "clients") if row.get(column) is not None]

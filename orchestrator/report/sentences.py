@@ -1,8 +1,9 @@
 """The answer of a sweep: a handful of sentences, each a template that rows of numbers fill.
 
-What an attack does, and which of several attacks the headline is about, the attacks declare (`Metric.risk`) before any number
-is looked at; so is the setting that it is stated for, the baseline of the swept slots. No sentence says more than its number:
-differences that are not significant are stated with their intervals or counted, because few pairs do not show a large
+What an attack does, and which of several attacks the headline is about, the attacks declare
+(`Metric.risk`) before any number is looked at; so is the setting that it is stated for, the
+baseline of the swept slots. No sentence says more than its number: differences that are not
+significant are stated with their intervals or counted, because few pairs do not show a large
 difference either.
 """
 
@@ -18,14 +19,31 @@ from itertools import islice
 from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
-from algorithms.metrics.statistics import FEWEST, NAN, ROUNDING, SIGNIFICANT, holm, number, p_text, paired_test
+from algorithms.metrics.statistics import (
+    FEWEST,
+    NAN,
+    ROUNDING,
+    SIGNIFICANT,
+    holm,
+    number,
+    p_text,
+    paired_test,
+)
 from datasets.federation import excerpt, printable
 from orchestrator.config.document import read
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report import context
 from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text
-from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, learns, power
+from orchestrator.report.frame import (
+    HEADLINE,
+    Contrast,
+    baseline_of,
+    between,
+    contrasts,
+    learns,
+    power,
+)
 from orchestrator.report.numbers import Number, compare
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
@@ -51,9 +69,11 @@ class Sentences:
     Attributes:
         question: the sweep's description, or what its swept keys ask.
         headline: one sentence with its interval and its value by chance.
-        findings: what belongs to the headline, what other attacks find, and what differs between the settings.
+        findings: what belongs to the headline, what other attacks find, and what differs between
+            the settings.
         verdicts: claimed beside audited epsilons, published beside measured numbers.
-        limits: who attacks and what he sees, guarantees and their assumptions, what was not measured.
+        limits: who attacks and what he sees, guarantees and their assumptions, what was not
+            measured.
         command: what repeats the sweep, beside its ``sweep.yaml``.
     """
 
@@ -66,9 +86,13 @@ class Sentences:
 
 
 def sentences_of(
-    results: Results, paired: Sequence[Contrast] | None = None, compared: Sequence[Number] | None = None
+    results: Results,
+    paired: Sequence[Contrast] | None = None,
+    compared: Sequence[Number] | None = None,
 ) -> Sentences:
-    """The sentences of a sweep; what is not given, the comparisons of its methods and with published numbers, is made."""
+    """The sentences of a sweep; what is not given, the comparisons of its methods and with
+    published numbers, is made.
+    """
     paired = contrasts(results) if paired is None else paired
     compared = compare(results) if compared is None else compared
     risk, sets = headline_risk(results), results.facts.get("sets", ())
@@ -78,13 +102,17 @@ def sentences_of(
         findings=(*_of_risk(results, risk), *_other_attacks(results, risk), *_differences(paired)),
         verdicts=(*_claims(results), *_published(compared)),
         limits=limits(results),
-        command=" ".join(["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in sets)]),
+        command=" ".join(
+            ["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in sets)]
+        ),
     )
 
 
 @dataclass(frozen=True)
 class HeadlineRisk:
-    """The metric of the headline's risk, that of its accuracy (empty: not measured), and the baseline's settings with it."""
+    """The metric of the headline's risk, that of its accuracy (empty: not measured), and the
+    baseline's settings with it.
+    """
 
     name: str
     accuracy: str
@@ -98,14 +126,26 @@ def headline_risk(results: Results) -> HeadlineRisk | None:
 
 
 def baseline_settings(results: Results, name: str) -> list[Setting]:
-    """The settings with ``name`` in which every swept slot has its baseline; all settings with it if there are none."""
-    bases = {results.keys.index(slot): baseline_of(results, slot) for slot in ALGORITHM if slot in results.keys}
+    """The settings with ``name`` in which every swept slot has its baseline; all settings with
+    it if there are none.
+    """
+    bases = {
+        results.keys.index(slot): baseline_of(results, slot)
+        for slot in ALGORITHM
+        if slot in results.keys
+    }
     having = [setting for setting in results.settings if setting.measured(name)]
-    return [setting for setting in having if all(text(setting.values[at]) == it for at, it in bases.items())] or having
+    return [
+        setting
+        for setting in having
+        if all(text(setting.values[at]) == it for at, it in bases.items())
+    ] or having
 
 
 def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contrast]) -> str:
-    """One sentence: what the strongest attack at hand finds in the baseline, by chance, and whether a method lowers it."""
+    """One sentence: what the strongest attack at hand finds in the baseline, by chance, and
+    whether a method lowers it.
+    """
     if not any(setting.finished for setting in results.settings):
         return "No trial has finished, so there is no result."
     if risk is None:
@@ -119,7 +159,9 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
 
 
 def _constant(results: Results, name: str) -> list[str]:
-    """A sentence on the settings in which a model is no more accurate than one that always gives the same answer."""
+    """A sentence on the settings in which a model is no more accurate than one that always gives
+    the same answer.
+    """
     measured = [setting for setting in results.settings if name and setting.measured(name)]
     idle = [setting for setting in measured if not learns(setting, name)]
     if not idle:
@@ -131,27 +173,46 @@ def _constant(results: Results, name: str) -> list[str]:
     else:
         labels = [setting_label(results.keys, setting.values) for setting in idle]
         who = f"The model does not beat ({excerpt(labels, NAMED)})"
-    return [f"{who} a constant answer, the commonest class of the training examples (accuracy {reached})."]
+    return [
+        f"{who} a constant answer, the commonest class of the training examples (accuracy "
+        f"{reached})."
+    ]
 
 
 def _found(results: Results, settings: Sequence[Setting], name: str, sides: Sequence[str]) -> str:
-    """What an attack finds in these settings, what that is by chance, and in how many it is significantly more or less."""
+    """What an attack finds in these settings, what that is by chance, and in how many it is
+    significantly more or less.
+    """
     declared, label = metric(name).risk, context.capital(metric(name).label)
     words = declared.words if declared and declared.words else f"{label}:"
-    chances = {number(value, 3) for cell in settings if (value := context.chance_of(cell, name)) is not None}
-    by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
+    chances = {
+        number(value, 3)
+        for cell in settings
+        if (value := context.chance_of(cell, name)) is not None
+    }
+    by_chance = (
+        f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})"
+        if chances
+        else ""
+    )
     counts = Counter(
-        side for setting, side in zip(settings, sides, strict=True) if side and setting.estimate(name).n >= FEWEST
+        side
+        for setting, side in zip(settings, sides, strict=True)
+        if side and setting.estimate(name).n >= FEWEST
     )
     several = f" of {len(settings)} settings" if len(settings) > 1 else ""
-    verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in counts.items())
+    verdict = "".join(
+        f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in counts.items()
+    )
     return f"{words} {_ends(results, settings, name)}{by_chance}{verdict}"
 
 
 def _other_attacks(results: Results, risk: HeadlineRisk | None) -> list[str]:
-    """A sentence for each other kind of attack that is significantly above chance in a setting of the baseline.
+    """A sentence for each other kind of attack that is significantly above chance in a setting
+    of the baseline.
 
-    Holm's correction is over all of these kinds in all settings, because those that find nothing are not mentioned.
+    Holm's correction is over all of these kinds in all settings, because those that find nothing
+    are not mentioned.
     """
     if risk is None:
         return []
@@ -162,17 +223,30 @@ def _other_attacks(results: Results, risk: HeadlineRisk | None) -> list[str]:
     return [f"{_found(results, *one)}." for one in sided if "above" in one[-1]]
 
 
-def _beyond_chance(results: Results, settings: Sequence[Setting], name: str) -> list[tuple[float, float]]:
-    """By how much each setting's runs are above their values by chance, added up, and the p value of no difference.
+def _beyond_chance(
+    results: Results, settings: Sequence[Setting], name: str
+) -> list[tuple[float, float]]:
+    """By how much each setting's runs are above their values by chance, added up, and the p
+    value of no difference.
 
-    By the paired test over runs or, of a single run, by the interval within it, as if it were normal; NaN if there is
-    neither.
+    By the paired test over runs or, of a single run, by the interval within it, as if it were
+    normal; NaN if there is neither.
     """
     found = list[tuple[float, float]]()
     for setting in settings:
-        chance, values, source = context.chance_of(setting, name), setting.measured(name), metric(name).chance
-        chances = setting.measured(source) if isinstance(source, str) else []  # of the same runs, where all have one
-        chances = chances if len(chances) == len(values) else [NAN if chance is None else chance] * len(values)
+        chance, values, source = (
+            context.chance_of(setting, name),
+            setting.measured(name),
+            metric(name).chance,
+        )
+        chances = (
+            setting.measured(source) if isinstance(source, str) else []
+        )  # of the same runs, where all have one
+        chances = (
+            chances
+            if len(chances) == len(values)
+            else [NAN if chance is None else chance] * len(values)
+        )
         above = [value - by_chance for value, by_chance in zip(values, chances, strict=True)]
         p = paired_test(above)
         if len(above) == 1 and (ends := _interval_within(results, setting.finished, name)):
@@ -183,7 +257,9 @@ def _beyond_chance(results: Results, settings: Sequence[Setting], name: str) -> 
 
 
 def _sides(family: Sequence[tuple[float, float]]) -> list[str]:
-    """On which side of chance each of a family of `_beyond_chance` is, one of `SIDES`, after Holm's correction; or empty."""
+    """On which side of chance each of a family of `_beyond_chance` is, one of `SIDES`, after
+    Holm's correction; or empty.
+    """
     return [
         "" if math.isnan(p) else "around" if p >= SIGNIFICANT else "above" if gap > 0 else "below"
         for (gap, _), p in zip(family, holm([p for _, p in family]), strict=True)
@@ -191,20 +267,32 @@ def _sides(family: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _without_attack(results: Results) -> str:
-    """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and its accuracy."""
+    """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and
+    its accuracy.
+    """
     finished = [trial for setting in results.settings for trial in setting.finished]
-    attacks = dict.fromkeys(name for trial in finished for name in context.attacks_of(results, trial))
-    words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
+    attacks = dict.fromkeys(
+        name for trial in finished for name in context.attacks_of(results, trial)
+    )
+    words = [
+        f"Attacks without a risk that can be stated: {', '.join(attacks)}."
+        if attacks
+        else "No attack was made."
+    ]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
     for name in filter(results.has, (*context.epsilons(), accuracy)):
         settings = baseline_settings(results, name) if name == accuracy else results.settings
         settings = [setting for setting in settings if setting.measured(name)]
-        words.append(f"{context.capital(context.full_label(name))}: {_ends(results, settings, name)}.")
+        words.append(
+            f"{context.capital(context.full_label(name))}: {_ends(results, settings, name)}."
+        )
     return " ".join(words)
 
 
 def _compared(paired: Sequence[Contrast], name: str) -> str:
-    """Whether another method changes the headline's risk, after Holm's correction with the accuracy that belongs to it."""
+    """Whether another method changes the headline's risk, after Holm's correction with the
+    accuracy that belongs to it.
+    """
     tested = [test for test in paired if not math.isnan(test.p)]
     if not tested:
         few = "fewer than three pairs of runs do not show whether another method lowers it"
@@ -213,19 +301,24 @@ def _compared(paired: Sequence[Contrast], name: str) -> str:
     changed = [test for test in tested if test.significant]
     words = [
         f"{test.method}{f' ({test.setting})' if test.setting else ''} "
-        f"{'raises' if test.difference.mean > 0 else 'lowers'} {context.full_label(name)} by {_size(test)} "
-        f"({'better' if test.difference.mean * better > 0 else 'worse'})"
+        f"{'raises' if test.difference.mean > 0 else 'lowers'} {context.full_label(name)} by "
+        f"{_size(test)} ({'better' if test.difference.mean * better > 0 else 'worse'})"
         for test in changed[:NAMED]
     ]
     pairs = between([test.difference.n for test in tested])
-    counted = f"{len(changed)} of {len(tested)} comparisons with other methods are significant, {pairs} pairs each"
+    counted = (
+        f"{len(changed)} of {len(tested)} comparisons with other methods are significant, "
+        f"{pairs} pairs each"
+    )
     return ", ".join([*words, counted])
 
 
 def value_of(results: Results, setting: Setting, name: str) -> str:
-    """A metric in one setting: mean and interval over runs, or the values of one or two runs; a guarantee's range.
+    """A metric in one setting: mean and interval over runs, or the values of one or two runs; a
+    guarantee's range.
 
-    A single run has the interval within it, over attacked examples, targets or canaries, if its attack gave one.
+    A single run has the interval within it, over attacked examples, targets or canaries, if its
+    attack gave one.
     """
     estimate, digits = setting.estimate(name), metric(name).digits
     words = " ".join(filter(None, estimate.cell(digits)))
@@ -233,14 +326,25 @@ def value_of(results: Results, setting: Setting, name: str) -> str:
         return words
     if estimate.n == 1 and (ends := _interval_within(results, setting.finished, name)):
         return f"{words} ({number(ends[0], digits)} to {number(ends[1], digits)} within one run)"
-    return f"{words} ({'one run' if estimate.n == 1 else f'{estimate.n} independent runs'}, so without an interval)"
+    return (
+        f"{words} ({'one run' if estimate.n == 1 else f'{estimate.n} independent runs'}, so "
+        "without an interval)"
+    )
 
 
-def _interval_within(results: Results, trials: Sequence[Row], name: str) -> tuple[float, float] | None:
-    """The 95 % interval within the only trial with ``name``: of its columns, or of the published risk's last row."""
+def _interval_within(
+    results: Results, trials: Sequence[Row], name: str
+) -> tuple[float, float] | None:
+    """The 95 % interval within the only trial with ``name``: of its columns, or of the published
+    risk's last row.
+    """
     (trial,) = (trial for trial in trials if trial.get(name) is not None)
     low, high = trial.get(f"{name}_low"), trial.get(f"{name}_high")
-    rows = [row for row in results.table(trial, "attacks") if row["attack"] == PUBLISHED and row.get("low") is not None]
+    rows = [
+        row
+        for row in results.table(trial, "attacks")
+        if row["attack"] == PUBLISHED and row.get("low") is not None
+    ]
     last = max((row["round"] for row in rows), default=None)
     for row in rows if low is None else ():
         if row["round"] == last and math.isclose(row["value"], float(trial[name]), abs_tol=1e-12):
@@ -249,13 +353,20 @@ def _interval_within(results: Results, trials: Sequence[Row], name: str) -> tupl
 
 
 def _ends(results: Results, settings: Sequence[Setting], name: str) -> str:
-    """A metric in a setting, or in those with the lowest and the highest mean, with the settings in words."""
+    """A metric in a setting, or in those with the lowest and the highest mean, with the settings
+    in words.
+    """
     by_mean = sorted(settings, key=lambda setting: setting.estimate(name).mean)
     ends = [setting for setting in settings if setting is by_mean[0] or setting is by_mean[-1]]
     labels = [setting_label(results.keys, setting.values) for setting in ends]
     values = [value_of(results, setting, name) for setting in ends]
-    words = [f"{value} ({label})" if label else value for value, label in zip(values, labels, strict=True)]
-    return " and ".join(words) + (f", the ends of {len(settings)} settings" if len(settings) > len(ends) else "")
+    words = [
+        f"{value} ({label})" if label else value
+        for value, label in zip(values, labels, strict=True)
+    ]
+    return " and ".join(words) + (
+        f", the ends of {len(settings)} settings" if len(settings) > len(ends) else ""
+    )
 
 
 def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
@@ -273,7 +384,10 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
             if chance is not None and setting.measured(of.worst):
                 where = setting_label(results.keys, setting.values)
                 who = most_exposed(results, setting, of.column or name)
-                words = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
+                words = filter(
+                    None,
+                    (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"),
+                )
                 label = context.capital(metric(of.worst).label) + (f" ({where})" if where else "")
                 worst.append(f"{label}: {'; '.join(words)}.")
     if len(worst) > MOST:
@@ -283,11 +397,21 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
 
 
 def most_exposed(results: Results, setting: Setting, column: str) -> str:
-    """Return who has the largest value of a column of ``clients.parquet`` in a setting's trials; empty without names."""
+    """Return who has the largest value of a column of ``clients.parquet`` in a setting's trials;
+    empty without names.
+    """
     names = list[str]()
     for trial in setting.finished:
-        rows = [row for row in results.table(trial, "clients") if row.get(column) is not None and row.get("name")]
-        names += [printable(str(max(rows, key=lambda row: (row["round"], row[column]))["name"]))] if rows else []
+        rows = [
+            row
+            for row in results.table(trial, "clients")
+            if row.get(column) is not None and row.get("name")
+        ]
+        names += (
+            [printable(str(max(rows, key=lambda row: (row["round"], row[column]))["name"]))]
+            if rows
+            else []
+        )
     counted = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{name} in {n}" for name, n in counted[:NAMED])
     more = f", {len(counted) - NAMED} others" if len(counted) > NAMED else ""
@@ -295,16 +419,29 @@ def most_exposed(results: Results, setting: Setting, column: str) -> str:
 
 
 def _differences(paired: Sequence[Contrast]) -> list[str]:
-    """A sentence for each significant difference, for each other one of the headline, and one that counts the others."""
-    tested = sorted((test for test in paired if not math.isnan(test.p)), key=lambda test: test.family != HEADLINE)
+    """A sentence for each significant difference, for each other one of the headline, and one
+    that counts the others.
+    """
+    tested = sorted(
+        (test for test in paired if not math.isnan(test.p)),
+        key=lambda test: test.family != HEADLINE,
+    )
     if not tested:
-        none = f"{len(paired)} differences between methods were measured, none with the three pairs that a test needs."
+        none = (
+            f"{len(paired)} differences between methods were measured, none with the three "
+            "pairs that a test needs."
+        )
         return [none] * bool(paired)
     significant = [test for test in tested if test.significant]
     others = [test for test in tested if not test.significant]
     shown = [*significant[:MOST], *[test for test in others if test.family == HEADLINE][:MOST]]
-    rest = "; that the others are not significant does not show that there are none" if others else ""
-    counted = f"{len(significant)} of {len(tested)} differences between methods are significant{rest}: {power(tested)}"
+    rest = (
+        "; that the others are not significant does not show that there are none" if others else ""
+    )
+    counted = (
+        f"{len(significant)} of {len(tested)} differences between methods are "
+        f"significant{rest}: {power(tested)}"
+    )
     return [*map(_difference, shown), f"{counted}. All are in differences.md."]
 
 
@@ -314,9 +451,9 @@ def _difference(test: Contrast) -> str:
     p = f"p = {p_text(test.p_holm)}".replace("= <", "< ")
     where = f", {test.setting}" if test.setting else ""
     return (
-        f"{test.method} against {test.baseline}{where}: {context.full_label(test.metric)} {kind} by {_size(test)}"
-        f"{judged if test.significant else _undecided(test)}; {test.difference.n} pairs, "
-        f"{p}{' (Holm)' if test.tests > 1 else ''}."
+        f"{test.method} against {test.baseline}{where}: {context.full_label(test.metric)} "
+        f"{kind} by {_size(test)}{judged if test.significant else _undecided(test)}; "
+        f"{test.difference.n} pairs, {p}{' (Holm)' if test.tests > 1 else ''}."
     )
 
 
@@ -326,7 +463,9 @@ def _undecided(test: Contrast) -> str:
 
 
 def _size(test: Contrast) -> str:
-    """The size of a difference with its interval, such as "0.021 (0.010 to 0.032)"; the sign is left to the verb."""
+    """The size of a difference with its interval, such as "0.021 (0.010 to 0.032)"; the sign is
+    left to the verb.
+    """
     digits, d = metric(test.metric).digits, test.difference
     low, high = (d.low, d.high) if d.mean >= 0 else (-d.high, -d.low)
     return f"{number(abs(d.mean), digits)} ({number(low, digits)} to {number(high, digits)})"
@@ -342,7 +481,9 @@ def _claims(results: Results) -> list[str]:
         if claims:
             where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
             claim = f"{metric(claims[0]).label} {value_of(results, setting, claims[0])} is claimed"
-            values = ", ".join(f"{audit.label} {value_of(results, setting, audit.name)}" for audit in audits)
+            values = ", ".join(
+                f"{audit.label} {value_of(results, setting, audit.name)}" for audit in audits
+            )
             verdict = context.audited(setting)
             lines.append(f"{where}: {claim}; {values}{f': {verdict}' if verdict else ''}.")
     return lines
@@ -354,19 +495,28 @@ def _published(compared: Sequence[Number]) -> list[str]:
     near = f"{sum(judged)} of {len(judged)} lie where one more run of ours would with 95 %"
     shares = near if judged else "too few runs to say where one more would lie"
     other = sum(bool(entry.differs) for entry in compared)
-    counted = f"Published numbers with a counterpart here: {len(compared)}; {shares}; in settings that differ: {other}"
+    counted = (
+        f"Published numbers with a counterpart here: {len(compared)}; {shares}; in settings "
+        f"that differ: {other}"
+    )
     return [f"{counted} (published.md)."] if compared else []
 
 
 def question(results: Results) -> str:
-    """The question in the sweep file: its description, or in its first comment, or else one from the swept keys."""
+    """The question in the sweep file: its description, or in its first comment, or else one from
+    the swept keys.
+    """
     sweep = results.facts.get("file", "")
     fields = read(sweep, "sweep.yaml").value
-    described = " ".join(text(fields.get("description")).split()) if isinstance(fields, dict) else ""
+    described = (
+        " ".join(text(fields.get("description")).split()) if isinstance(fields, dict) else ""
+    )
     if described:
         return described
     comment = re.match(r"(?:#.*\S.*\n)*", sweep)
-    words = " ".join(line.lstrip("#").strip() for line in (comment.group() if comment else "").splitlines())
+    words = " ".join(
+        line.lstrip("#").strip() for line in (comment.group() if comment else "").splitlines()
+    )
     if first := re.match(r".*?\?(?=\s|$)|.*?\.(?=\s|$)|.+", words):
         return first.group()
     attacked = [kind.lower() for kind in KINDS if _measured(results, kind)]
@@ -377,20 +527,25 @@ def question(results: Results) -> str:
 
 
 def limits(results: Results) -> tuple[str, ...]:
-    """What the numbers do not say: adversaries, guarantees with their assumptions, what was not measured."""
+    """What the numbers do not say: adversaries, guarantees with their assumptions, what was not
+    measured.
+    """
     who = context.adversary_sentence(results)
     missing = ", ".join(kind.lower() for kind in KINDS if not _measured(results, kind))
     few = sum(setting.repetitions < FEWEST for setting in results.settings)
     finished = all(trial["status"] == "finished" for trial in results.trials)
     lines = [
         *((who, LOWER_BOUND) if who else ()),
-        *(context.guarantee_lines(results) or ["no setting protects anybody by noise, so there is no guarantee"]),
+        *(
+            context.guarantee_lines(results)
+            or ["no setting protects anybody by noise, so there is no guarantee"]
+        ),
         SIMULATED,
         f"not measured: {missing}" if missing else "",
         *results.facts.get("tuned", ()),
         context.partition_line(results),
-        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} independent runs, so no interval"
-        * bool(few),
+        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} independent "
+        "runs, so no interval" * bool(few),
         "" if finished else results.state,
         *context.trial_notes(results.trials),
     ]

@@ -1,28 +1,30 @@
 """Verdicts on published claims: one rule, applied to trials of any number of sweeps.
 
-``claims.yaml`` has the claims. A claim is a relation and not a number: FinP lowers CoV; metric privacy costs at most so
-much. Its effect is the mean difference over pairs of trials with the same partition and seed; pairs on one partition
-are averaged first, because they are not independent. The rule, in this order, at 95 %, with Holm's correction over
-the claims of a paper in one reading of each field (those without readings count in each):
+``claims.yaml`` has the claims. A claim is a relation and not a number: FinP lowers CoV; metric
+privacy costs at most so much. Its effect is the mean difference over pairs of trials with the same
+partition and seed; pairs on one partition are averaged first, because they are not independent. The
+rule, in this order, at 95 %, with Holm's correction over the claims of a paper in one reading of
+each field (those without readings count in each):
 
 1. fewer than five pairs: one run, or inconclusive;
-2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as small a one is printed;
+2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as
+    small a one is printed;
 3. the claim's side of zero: supported; smaller or larger than printed, if more than the margin from
    the printed effect;
 4. the other side: reversed;
 5. more than the margin from the printed effect: contradicted as printed, effect undecided;
 6. else inconclusive. Of 1, 5 and 6 the page says how many pairs would decide.
 
-A claim that two methods do not differ, that one is not below the other, or that a value is the printed
-one, is supported if the effect is shown to be within the margin, and contradicted (a value: not
-reproduced) if it is shown to be beyond; it is inconclusive if the interval touches the margin. A value at
-the end of its range is asked to be at least the printed one less the margin. In steps 2 to 4 half of the
-interval must not be wider than the margin, unless all of it lies beyond.
+A claim that two methods do not differ, that one is not below the other, or that a value is the
+printed one, is supported if the effect is shown to be within the margin, and contradicted (a value:
+not reproduced) if it is shown to be beyond; it is inconclusive if the interval touches the margin.
+A value at the end of its range is asked to be at least the printed one less the margin. In steps 2
+to 4 half of the interval must not be wider than the margin, unless all of it lies beyond.
 
-A claim with several parts is supported, or contradicted, in part if some are and the others are not, or
-were not tested; contradicted in part where one is reversed and another is supported. It is supported in
-part at most where the measured baseline is farther from the printed one than the printed effect and the
-margin, and this is said first.
+A claim with several parts is supported, or contradicted, in part if some are and the others are
+not, or were not tested; contradicted in part where one is reversed and another is supported. It is
+supported in part at most where the measured baseline is farther from the printed one than the
+printed effect and the margin, and this is said first.
 """
 
 from __future__ import annotations
@@ -61,13 +63,19 @@ BEYOND, OTHER_VALUE, TINY = "contradicted", "value not reproduced", "too small t
 IN_PART, AGAINST_IN_PART = "supported in part", "contradicted in part"
 OTHER_BASELINE = "baseline differs"  # said before a verdict
 MARK = "†"  # after a verdict for which the rule was changed when its numbers had been seen
-# From what says least. A claim of parts that differ gets the first that one of them has, if nothing is said in part.
+# From what says least. A claim of parts that differ gets the first that one of them has, if nothing
+# is said in part.
 OPEN = (NOT_TESTED, ONE_RUN, INCONCLUSIVE, CONTRADICTED)
 AGAINST = (OTHER_VALUE, BEYOND, NO_EFFECT, TINY, REVERSED)
 FOR = (SMALLER, LARGER, SUPPORTED)
 WEAKEST_FIRST = (*OPEN, *AGAINST, *FOR)
 DECIDED = (IN_PART, AGAINST_IN_PART, *WEAKEST_FIRST[3:])
-SIGNS = (1.0, -1.0, -1.0, 1.0)  # of method, baseline, and the two of the difference that theirs is compared with
+SIGNS = (
+    1.0,
+    -1.0,
+    -1.0,
+    1.0,
+)  # of method, baseline, and the two of the difference that theirs is compared with
 SIDES = {"higher": 1.0, "lower": -1.0}  # of the kinds of claims that have one
 VALUES = ("value", "at least")
 ONE_SIDED = ("not lower", "at least")
@@ -126,7 +134,8 @@ class Effect:
         return quantile(self.n - 1, confidence) * self.deviation / math.sqrt(self.n)
 
     def p_beyond(self, bound: float, above: bool) -> float:
-        """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it.
+        """The one-sided p value of the t test against a mean at ``bound``, for a mean above or
+        below it.
 
         Of the sign test if all values are equal.
         """
@@ -134,8 +143,17 @@ class Effect:
 
         if self.n < 2:
             return NAN
-        distance, error = (self.mean - bound) * (1 if above else -1), self.deviation / math.sqrt(self.n)
-        return float(stdtr(self.n - 1, -distance / error)) if error else 0.5**self.n if distance > 0 else 1.0
+        distance, error = (
+            (self.mean - bound) * (1 if above else -1),
+            self.deviation / math.sqrt(self.n),
+        )
+        return (
+            float(stdtr(self.n - 1, -distance / error))
+            if error
+            else 0.5**self.n
+            if distance > 0
+            else 1.0
+        )
 
     def p_outside(self, center: float, margin: float) -> float:
         """The two-sided p value of a mean within ``margin`` of ``center``."""
@@ -145,12 +163,16 @@ class Effect:
 
     @property
     def p_difference(self) -> float:
-        """The two-sided p value of no effect; where the claim is that there is none, of none beyond the margin."""
+        """The two-sided p value of no effect; where the claim is that there is none, of none
+        beyond the margin.
+        """
         return self.p_outside(self.target, 0.0 if self.side else self.margin)
 
     @property
     def p_equivalence(self) -> float:
-        """The p value of two one-sided tests for an effect within the margin of the target (Schuirmann 1987)."""
+        """The p value of two one-sided tests for an effect within the margin of the target
+        (Schuirmann 1987).
+        """
         high = 0.0 if self.above else self.p_beyond(self.target + self.margin, False)
         return max(self.p_beyond(self.target - self.margin, True), high)
 
@@ -165,9 +187,11 @@ class Effect:
         return self.p_outside(self.printed, self.margin)
 
     def pairs_needed(self, tests: int = 1) -> int | None:
-        """The pairs with which this mean and deviation would decide in four of five cases; None if that is not known.
+        """The pairs with which this mean and deviation would decide in four of five cases; None
+        if that is not known.
 
-        As the first of ``tests`` in Holm's correction, and by Student's t (Guenther 1981, The American Statistician 35).
+        As the first of ``tests`` in Holm's correction, and by Student's t (Guenther 1981, The
+        American Statistician 35).
         """
         from scipy.optimize import brentq
         from scipy.stats import norm
@@ -179,11 +203,15 @@ class Effect:
         distance = away if alike or not self.side else abs(mean)
         if math.isnan(spread) or distance == 0:
             return None
-        level, width, power = map(float, norm.ppf([1 - (0.05 if alike else 0.025) / tests, 0.975, 0.8]))
+        level, width, power = map(
+            float, norm.ppf([1 - (0.05 if alike else 0.025) / tests, 0.975, 0.8])
+        )
         reach = level + power
         if alike:  # in both tests, the one of the end that is farther away, too
             farther = math.inf if self.above else (self.margin + size) / away
-            reach = brentq(lambda z: norm.cdf([z - level, z * farther - level]).sum() - 1.8, 0.1, reach + 1)
+            reach = brentq(
+                lambda z: norm.cdf([z - level, z * farther - level]).sum() - 1.8, 0.1, reach + 1
+            )
         error = distance / reach
         if self.side:  # and the interval must be narrow, or beyond the margin, see `decide`
             error = min(error, max(self.margin / width, away / (width + power)))
@@ -191,7 +219,9 @@ class Effect:
 
 
 def decide(effect: Effect, p_difference: float, p_equivalence: float, p_size: float) -> str:
-    """The verdict on one part, from its effect and its p values after Holm's correction, see `Effect`."""
+    """The verdict on one part, from its effect and its p values after Holm's correction, see
+    `Effect`.
+    """
     if effect.n < FEWEST_PAIRS:
         return {0: NOT_TESTED, 1: ONE_RUN}.get(effect.n, INCONCLUSIVE)
     differs = p_difference < SIGNIFICANT
@@ -209,7 +239,9 @@ def decide(effect: Effect, p_difference: float, p_equivalence: float, p_size: fl
 
 
 def _of_a_side(effect: Effect, differs: bool, alike: bool, resized: bool) -> str:
-    """The same for a claim of a direction, if an effect is shown or that it is within the margin."""
+    """The same for a claim of a direction, if an effect is shown or that it is within the
+    margin.
+    """
     gain = effect.side * effect.mean
     printed = effect.side * effect.printed
     claimed = differs and gain > 0
@@ -237,8 +269,8 @@ class Part:
         baseline: the measured one; NaN without a baseline.
         earlier: verdicts by rules that were changed when its numbers had been seen, in order.
         verdict: see `decide`.
-        p_holm: of no effect; where the verdict is that it does not matter, of an effect beyond the margin; where the claim
-            is that there is none, the smaller of both.
+        p_holm: of no effect; where the verdict is that it does not matter, of an effect beyond the
+            margin; where the claim is that there is none, the smaller of both.
         tests: the number of parts over which p is corrected, itself among them.
     """
 
@@ -262,8 +294,12 @@ class Part:
 
     @property
     def other_baseline(self) -> bool:
-        """Whether the baselines, printed and measured, differ by more than printed effect and margin."""
-        largest = max(self.effect.margin, abs(self.effect.printed))  # without one printed, the margin
+        """Whether the baselines, printed and measured, differ by more than printed effect and
+        margin.
+        """
+        largest = max(
+            self.effect.margin, abs(self.effect.printed)
+        )  # without one printed, the margin
         enough = self.effect.n >= FEWEST_PAIRS
         return enough and abs(self.baseline - self.printed_baseline) > largest
 
@@ -275,7 +311,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim, the entry of ``claims.yaml``: its parts in every reading, and the verdict of each reading."""
+    """The verdict on a claim, the entry of ``claims.yaml``: its parts in every reading, and the
+    verdict of each reading.
+    """
 
     claim: Claim
     parts: tuple[Part, ...]
@@ -285,7 +323,10 @@ class Verdict:
 def claims() -> list[dict[str, Any]]:
     """All claims, in the order of the file, each with its sweeps and the hours that these take."""
     hours = load(FILE)["hours"]
-    return [claim | {"sweeps": {name: hours[name] for name in claim["sweeps"]}} for claim in load(FILE)["claims"]]
+    return [
+        claim | {"sweeps": {name: hours[name] for name in claim["sweeps"]}}
+        for claim in load(FILE)["claims"]
+    ]
 
 
 def readings(claim: Claim) -> dict[str, Any]:
@@ -304,7 +345,9 @@ def part_effect(claim: Claim, part: Claim, reading: str, trials: Sequence[Trial]
     pairs = [pair for pair in chosen[0] if all(pair in side for side in chosen)]
     alone = sum(map(len, chosen)) - len(chosen) * len(pairs)
     if all(chosen) and alone:
-        lost = f"{amount(alone, 'trial')} without a partner on the same partition with the same seed"
+        lost = (
+            f"{amount(alone, 'trial')} without a partner on the same partition with the same seed"
+        )
         notes.append(f"{lost}; not used")
     means = [_means(claim, side, pairs) for side in chosen]
     rows = zip(*means, strict=True)
@@ -334,7 +377,11 @@ def _chosen(
     chosen, notes = [], []
     for conditions in sides:
         wanted = {**claim["where"], **conditions}
-        rows = [trial for trial in trials if matches(trial.run, wanted) and matches(trial.run, reading, read=True)]
+        rows = [
+            trial
+            for trial in trials
+            if matches(trial.run, wanted) and matches(trial.run, reading, read=True)
+        ]
         measured = [trial for trial in rows if all(name in trial.metrics for name in names)]
         if len(measured) < len(rows):
             notes.append(f"{len(rows) - len(measured)} trials did not measure {claim['metric']}")
@@ -372,14 +419,18 @@ def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
         for part in claim["parts"]
     ]
     judged = grouped((part.claim, part) for part in _judged(parts))
-    return [Verdict(claim, tuple(judged[claim["claim"]]), _together(judged[claim["claim"]])) for claim in claims()]
+    return [
+        Verdict(claim, tuple(judged[claim["claim"]]), _together(judged[claim["claim"]]))
+        for claim in claims()
+    ]
 
 
 def _judged(parts: Sequence[Part]) -> list[Part]:
-    """The parts with their verdicts, after Holm's correction over those of a paper that have enough pairs.
+    """The parts with their verdicts, after Holm's correction over those of a paper that have
+    enough pairs.
 
-    Readings of different fields go together in every way, such as one of the curvature with one of the partition. A part has
-    the largest of its p values.
+    Readings of different fields go together in every way, such as one of the curvature with one of
+    the partition. A part has the largest of its p values.
     """
     papers = [part.claim.split("/")[0] for part in parts]
     corrected, tests = [[0.0, 0.0, 0.0] for _ in parts], [1] * len(parts)
@@ -387,9 +438,13 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
         members = [at for at, other in enumerate(papers) if other == paper]
         read = grouped((parts[at].claim, parts[at].reading) for at in members if parts[at].reading)
         fields = {frozenset(readings) for readings in read.values()}
-        for readings in product(*(one for one in fields if not any(one < wider for wider in fields))):
+        for readings in product(
+            *(one for one in fields if not any(one < wider for wider in fields))
+        ):
             family = [at for at in members if parts[at].reading in (*readings, "")]
-            effects = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
+            effects = [
+                parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family
+            ]
             for which, name in enumerate(("p_difference", "p_equivalence", "p_size")):
                 values = holm([getattr(effect, name) if effect else NAN for effect in effects])
                 for at, p in zip(family, values, strict=True):
@@ -401,12 +456,16 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
     for part, (difference, equivalence, size), among in zip(parts, corrected, tests, strict=True):
         verdict = decide(part.effect, difference, equivalence, size)
         alike = verdict in (NO_EFFECT, TINY) or (part.effect.side == 0 and equivalence < difference)
-        judged.append(replace(part, verdict=verdict, p_holm=equivalence if alike else difference, tests=among))
+        judged.append(
+            replace(part, verdict=verdict, p_holm=equivalence if alike else difference, tests=among)
+        )
     return judged
 
 
 def _together(parts: Sequence[Part]) -> dict[str, str]:
-    """The verdict of each reading: that of its parts, in part if some are supported or contradicted, else the weakest."""
+    """The verdict of each reading: that of its parts, in part if some are supported or
+    contradicted, else the weakest.
+    """
     joined = {}
     for reading, ours in grouped((part.reading, part) for part in parts).items():
         names = {part.verdict for part in ours}
@@ -450,22 +509,30 @@ MEANINGS = {
     OTHER_VALUE: "more than the margin from the printed value",
     CONTRADICTED: "more than the margin from the printed effect; its side is not known",
     "in part": "other parts are not, or were not tested, or the baseline differs",
-    OTHER_BASELINE: "printed and measured differ by more than the printed effect (the margin, if that is larger)",
+    OTHER_BASELINE: (
+        "printed and measured differ by more than the printed effect (the margin, if that is "
+        "larger)"
+    ),
     INCONCLUSIVE: "the interval, after Holm's correction, touches the margin or zero",
     ONE_RUN: "one pair, so no test and no prediction",
-    MARK: "the rule was changed after this number had been seen; below the table is what it said before",
+    MARK: (
+        "the rule was changed after this number had been seen; below the table is what it said "
+        "before"
+    ),
 }
 LEGEND = "\n".join(f"- *{word}*: {meaning}" for word, meaning in MEANINGS.items())
 COLUMNS = (
-    f"Decided is any verdict but {INCONCLUSIVE} and {ONE_RUN}. The column baseline has the printed and the "
-    "measured value. The column p is of no effect; of one beyond the margin where an effect within it is "
-    "shown, or where none is claimed and that is the smaller p. Margins are ours."
+    f"Decided is any verdict but {INCONCLUSIVE} and {ONE_RUN}. The column baseline has the "
+    "printed and the measured value. The column p is of no effect; of one beyond the margin "
+    "where an effect within it is shown, or where none is claimed and that is the smaller p. "
+    "Margins are ours."
 )
 ERRORS = (
-    "Percent of simulated families of ten claims in which a verdict is said of at least one claim although "
-    "it does not hold. The true effect of all ten is at the edge; effects of pairs are normal, and their "
-    "standard deviation is the margin. The rule promises 5 % at most; with 2000 families, a simulated rate "
-    "can be a point off. `tests/orchestrator/report/test_verdict_errors.py` repeats it, with other standard "
+    "Percent of simulated families of ten claims in which a verdict is said of at least one "
+    "claim although it does not hold. The true effect of all ten is at the edge; effects of "
+    "pairs are normal, and their standard deviation is the margin. The rule promises 5 % at "
+    "most; with 2000 families, a simulated rate can be a point off. "
+    "`tests/orchestrator/report/test_verdict_errors.py` repeats it, with other standard "
     "deviations, too."
 )
 ERRORS_HEAD = ("verdict", "claim", "true effect", "5 pairs", "10 pairs", "25 pairs")
@@ -484,10 +551,14 @@ HEAD = (
 )
 
 
-def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str], counted: str) -> str:
-    """All verdicts as a page: one table for each paper, what the verdicts lack, and how they are made.
+def markdown(
+    judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str], counted: str
+) -> str:
+    """All verdicts as a page: one table for each paper, what the verdicts lack, and how they are
+    made.
 
-    ``counted`` says how many published numbers are measured, see `orchestrator.report.numbers.counted`.
+    ``counted`` says how many published numbers are measured, see
+    `orchestrator.report.numbers.counted`.
     """
     decided = [{*verdict.readings.values()} & {*DECIDED} for verdict in judged]
     blocks = [
@@ -503,24 +574,36 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "of their file take on two cores by `--dry-run`, if no client changes its model.",
         LEGEND,
         COLUMNS,
-        f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, and "
-        f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
+        f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one "
+        "reading, and "
+        f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have "
+        "not been tested.",
         counted,
-        "![Measured and printed effects, in units of their margins.](verdicts.png)" * any(map(_measured, judged)),
+        "![Measured and printed effects, in units of their margins.](verdicts.png)"
+        * any(map(_measured, judged)),
     ]
     for paper in dict.fromkeys(verdict.claim["claim"].split("/")[0] for verdict in judged):
         ours = [verdict for verdict in judged if verdict.claim["claim"].startswith(f"{paper}/")]
         blocks.append(f"## {papers().get(paper, paper)}")
         for verdict in ours:
-            blocks.append(f"### {verdict.claim['text']}\n\n{verdict.claim['source']}. **{words(verdict)}**.")
+            blocks.append(
+                f"### {verdict.claim['text']}\n\n{verdict.claim['source']}. **{words(verdict)}**."
+            )
             lines = [cells(part) for part in verdict.parts if part.effect.n]
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
-                logarithms = "Effects and margin are logarithms of quotients. " * (verdict.claim.get("scale") == "log")
+                logarithms = "Effects and margin are logarithms of quotients. " * (
+                    verdict.claim.get("scale") == "log"
+                )
                 remark = load(FILE)["remarks"].get(verdict.claim["where"]["data.name"], "")
-                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}. {remark}".rstrip())
+                blocks.append(
+                    f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}. "
+                    f"{remark}".rstrip()
+                )
                 blocks.append(_earlier(verdict))
-            gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
+            gaps = dict.fromkeys(
+                note for part in verdict.parts for note in (*part.notes, *_need(verdict, part))
+            )
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     errors = markdown_table(ERRORS_HEAD, load(FILE)["errors"])
     blocks += ["## How often the rule is wrong", ERRORS, errors]
@@ -536,15 +619,23 @@ def _earlier(verdict: Verdict) -> str:
     told = "; ".join(f"*{words}* ({'; '.join(labels)})" for words, labels in marked.items())
     if not changed:
         return ""
-    return f"{MARK} The rule was changed after these numbers had been seen; before, it said: {told}."
+    return (
+        f"{MARK} The rule was changed after these numbers had been seen; before, it said: {told}."
+    )
 
 
 def _made_of(verdict: Verdict) -> str:
-    """The trials of all parts: how many, the hours that they took, and where they are from, see `Trial`."""
+    """The trials of all parts: how many, the hours that they took, and where they are from, see
+    `Trial`.
+    """
     trials = {trial.id: trial for part in verdict.parts for trial in part.trials}.values()
-    timed = [trial.metrics for trial in trials if {"rounds", "seconds_per_round"} <= trial.metrics.keys()]
+    timed = [
+        trial.metrics for trial in trials if {"rounds", "seconds_per_round"} <= trial.metrics.keys()
+    ]
     hours = math.fsum(metrics["rounds"] * metrics["seconds_per_round"] for metrics in timed) / 3600
-    made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h of rounds" if timed else "")]
+    made = [
+        f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h of rounds" if timed else "")
+    ]
     formats = [trial.run.get("training.precision", "float32") for trial in trials]
     made += [f"{formats.count(name)} in {name}" for name in sorted({*formats} - {"float32"})]
     for column, head in ORIGIN.items():
@@ -561,7 +652,10 @@ def _planned(name: str) -> list[Trial]:
         runs = load_sweep(FILE.parents[2] / "sweeps" / f"{name}.yaml").runs
     except ConfigError:  # somebody has changed or deleted it
         return []
-    return [Trial(str(at), flat(run.to_dict()), dict.fromkeys(metrics(), 1.0)) for at, run in enumerate(runs)]
+    return [
+        Trial(str(at), flat(run.to_dict()), dict.fromkeys(metrics(), 1.0))
+        for at, run in enumerate(runs)
+    ]
 
 
 def _need(verdict: Verdict, part: Part) -> list[str]:
@@ -573,9 +667,14 @@ def _need(verdict: Verdict, part: Part) -> list[str]:
         for name, hours in claim["sweeps"].items():
             planned = _planned(name)
             if trials := part_effect(claim, entry, part.reading, planned).trials:
-                files.append(f"{len(trials)} of the {len(planned)} trials of `sweeps/{name}.yaml` ({hours} h for all)")
+                files.append(
+                    f"{len(trials)} of the {len(planned)} trials of `sweeps/{name}.yaml` "
+                    f"({hours} h for all)"
+                )
         return [f"{part.label} not tested: {', '.join(files) or QUEUED}"]
-    if part.verdict in (INCONCLUSIVE, CONTRADICTED) and (needed := part.effect.pairs_needed(part.tests)):
+    if part.verdict in (INCONCLUSIVE, CONTRADICTED) and (
+        needed := part.effect.pairs_needed(part.tests)
+    ):
         return [f"{part.label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []
 
@@ -606,25 +705,40 @@ def as_json(judged: Sequence[Verdict]) -> str:
 
     rows = []
     for verdict, part in ((claim, part) for claim in judged for part in claim.parts):
-        effect, row = part.effect, {it: verdict.claim.get(it) for it in ("claim", "text", "source", "kind", "metric")}
+        effect, row = (
+            part.effect,
+            {it: verdict.claim.get(it) for it in ("claim", "text", "source", "kind", "metric")},
+        )
         row |= {"part": part.name, "reading": part.reading, "verdict": part.verdict}
-        row |= {"verdict_of_claim": verdict.readings[part.reading], "effect": effect.mean, "half": effect.half()}
+        row |= {
+            "verdict_of_claim": verdict.readings[part.reading],
+            "effect": effect.mean,
+            "half": effect.half(),
+        }
         row |= {"half_90": effect.half(0.9), "p_holm": part.p_holm, "pairs": effect.n}
         row |= {"baseline": part.baseline, "printed_baseline": part.printed_baseline}
         row |= {"baseline_differs": part.other_baseline, "earlier_verdicts": part.earlier}
-        row |= {"pairs_needed": effect.pairs_needed(part.tests), "printed": effect.printed, "margin": effect.margin}
+        row |= {
+            "pairs_needed": effect.pairs_needed(part.tests),
+            "printed": effect.printed,
+            "margin": effect.margin,
+        }
         rows.append(row | {"trials": [trial.id for trial in part.trials], "notes": part.notes})
     return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
 
 def forest(judged: Sequence[Verdict]) -> Figure | None:
-    """Every measured part in units of its margin: effect with 95 % interval, and the printed effect; None without any."""
+    """Every measured part in units of its margin: effect with 95 % interval, and the printed
+    effect; None without any.
+    """
     from matplotlib.figure import Figure
 
     parts = [(verdict, part) for verdict in judged for part in verdict.parts if part.effect.n]
     if not parts:
         return None
-    figure = Figure(figsize=(9, 1.4 + 0.3 * len(parts)), dpi=RESOLUTION, layout="constrained", facecolor="white")
+    figure = Figure(
+        figsize=(9, 1.4 + 0.3 * len(parts)), dpi=RESOLUTION, layout="constrained", facecolor="white"
+    )
     ax = figure.subplots()
     ax.axvspan(-1, 1, color="0.92", zorder=0, label="within the margin")
     ax.axvline(0, **REFERENCE)
@@ -632,7 +746,9 @@ def forest(judged: Sequence[Verdict]) -> Figure | None:
         effect, unit = part.effect, part.effect.margin
         mean = (effect.mean - effect.target) / unit
         half = effect.half() / unit if effect.n >= FEWEST_PAIRS else 0.0
-        ax.errorbar(mean, -line, xerr=half or None, fmt="o" if half else "x", color="C0", ms=5, capsize=3)
+        ax.errorbar(
+            mean, -line, xerr=half or None, fmt="o" if half else "x", color="C0", ms=5, capsize=3
+        )
         ax.plot((effect.printed - effect.target) / unit, -line, "D", color="C1", ms=5, mfc="none")
     labels = [f"{verdict.claim['claim']}, {part.label}" for verdict, part in parts]
     ax.set_ylim(-len(parts), 1)

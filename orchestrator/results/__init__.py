@@ -1,1 +1,3 @@
-"""The results folder: its files and tables, the record of an ended trial, and the provenance of results."""
+"""The results folder: its files and tables, the record of an ended trial, and the provenance of
+results.
+"""

@@ -19,9 +19,11 @@ OTHER = "give another folder with --results"
 
 
 def obstacle(folder: Folder, name: str) -> str | None:
-    """The reason, as a sentence, why ``folder`` cannot be used for the sweep ``name``; None if it can.
+    """The reason, as a sentence, why ``folder`` cannot be used for the sweep ``name``; None if
+    it can.
 
-    A sweep is identified by its name: a changed sweep of the same name, with more seeds for example, resumes in the same
+    A sweep is identified by its name: a changed sweep of the same name, with more seeds for
+    example, resumes in the same
     folder. Nothing is written.
     """
     path = above = folder.path
@@ -49,10 +51,15 @@ def obstacle(folder: Folder, name: str) -> str | None:
 
 
 class Claim(AbstractContextManager["Claim"]):
-    """The exclusive right to write to a results folder, until `release`, the end of the ``with``, or of the process."""
+    """The exclusive right to write to a results folder, until `release`, the end of the
+    ``with``, or of the process.
+    """
 
     def __init__(self, folder: Folder) -> None:
-        """Claim a folder, which is made if needed. Raises FolderError if it cannot be made, or another process has it."""
+        """Claim a folder, which is made if needed.
+
+        Raises FolderError if it cannot be made, or another process has it.
+        """
         try:
             with refusals(folder.path, "cannot be used"):
                 folder.path.mkdir(parents=True, exist_ok=True)
@@ -70,7 +77,9 @@ class Claim(AbstractContextManager["Claim"]):
         with suppress(OSError):
             self._lock.truncate(0)
             self._lock.write(f"{os.getpid()} on {socket.gethostname()}".encode())
-        for unfinished in folder.path.rglob(f"{HIDDEN}-*.tmp"):  # of killed processes, as `write_atomically` names them
+        for unfinished in folder.path.rglob(
+            f"{HIDDEN}-*.tmp"
+        ):  # of killed processes, as `write_atomically` names them
             with suppress(OSError):
                 unfinished.unlink()
 
@@ -83,13 +92,19 @@ class Claim(AbstractContextManager["Claim"]):
 
 
 def _taken(folder: Folder, lock: IO[bytes], how: int) -> str | None:
-    """Lock a file, or say who has locked it. Where a network file system has no locks, the user avoids two runs at once."""
+    """Lock a file, or say who has locked it.
+
+    Where a network file system has no locks, the user avoids two runs at once.
+    """
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             process = lock.read(200).decode(errors="replace").strip() or "unknown"
-            return f"another fedpriv run is writing to {folder.path} (process {process}); wait for it to end or {OTHER}"
+            return (
+                f"another fedpriv run is writing to {folder.path} (process {process}); wait for "
+                f"it to end or {OTHER}"
+            )
     return None
 
 
@@ -100,11 +115,19 @@ def _foreign(folder: Folder, name: str) -> str | None:
     except DamageError:
         return None  # a run sets it aside and writes it anew
     except FileNotFoundError:
-        names = sorted(entry.name for entry in folder.path.iterdir() if not entry.name.startswith(HIDDEN))
+        names = sorted(
+            entry.name for entry in folder.path.iterdir() if not entry.name.startswith(HIDDEN)
+        )
         if not names or "trials" in names:
             return None
         files = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        return f"{folder.path} contains files that fedpriv did not write ({files}); give an empty folder with --results"
+        return (
+            f"{folder.path} contains files that fedpriv did not write ({files}); give an empty "
+            "folder with --results"
+        )
     if other == name:
         return None
-    return f"{folder.path} contains the results of another sweep, {other!r}; {OTHER}, or rename this sweep to {other!r}"
+    return (
+        f"{folder.path} contains the results of another sweep, {other!r}; {OTHER}, or rename "
+        f"this sweep to {other!r}"
+    )

@@ -1,12 +1,14 @@
-"""Results as a log: a folder has parts, which never change, and a manifest, written last, that vouches for them.
+"""Results as a log: a folder has parts, which never change, and a manifest, written last, that
+vouches for them.
 
     FOLDER/<part>           a file, written whole or not at all
     FOLDER/manifest.json    format, owner, facts, size and BLAKE2b of every part, and a checksum of all this
 
-A part whose name ends in `GROWING` is added to instead: the manifest vouches for its first bytes. Four verbs serve sweeps,
-trials, saved states, shadow models and replicas alike: `Log.append` a part, `Log.finish` the manifest, `verify` a folder, read
-a part of it with `Manifest.read`. A folder without a manifest is not finished, and what its manifest does not name is not
-there. What does not verify is never believed: `quarantine` renames it, and its content is made again. Behind a checksum
+A part whose name ends in `GROWING` is added to instead: the manifest vouches for its first bytes.
+Four verbs serve sweeps, trials, saved states, shadow models and replicas alike: `Log.append` a
+part, `Log.finish` the manifest, `verify` a folder, read a part of it with `Manifest.read`. A folder
+without a manifest is not finished, and what its manifest does not name is not there. What does not
+verify is never believed: `quarantine` renames it, and its content is made again. Behind a checksum
 no value is looked at.
 """
 
@@ -24,15 +26,26 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from datasets.federation import printable
-from orchestrator.results.writing import open_plain, read_plain, refusals, remove, write_atomically, write_behind
+from orchestrator.results.writing import (
+    open_plain,
+    read_plain,
+    refusals,
+    remove,
+    write_atomically,
+    write_behind,
+)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 DAMAGED = ".damaged"  # is added to the name of what was set aside
-GROWING = ".grows"  # ends the name of a part that is added to; bytes beyond its size in the manifest do not count
+# ends the name of a part that is added to; bytes beyond its size in the manifest do not count
+GROWING = ".grows"
 DIGEST_BYTES = 16
 THREADS = 8  # hashing and reading give up the interpreter's lock
-LIMIT, LOOK = 20e9, 1e9  # bytes that a sweep's cache may hold, and that are added between two looks at all of it
+LIMIT, LOOK = (
+    20e9,
+    1e9,
+)  # bytes that a sweep's cache may hold, and that are added between two looks at all of it
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,7 +53,10 @@ Form: TypeAlias = Callable[[Any], object]
 
 
 class DamageError(ValueError):
-    """A folder is not what was saved. Its text is the file's ``path`` and the ``problem``: "is missing"."""
+    """A folder is not what was saved.
+
+    Its text is the file's ``path`` and the ``problem``: "is missing".
+    """
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{printable(str(path))} {problem}")
@@ -98,7 +114,9 @@ class Manifest:
         with _damage(path), open_plain(path) as file:
             held = os.fstat(file.fileno()).st_size
             if held < part.size or (held > part.size and not name.endswith(GROWING)):
-                raise DamageError(path, f"is not what was saved: it has {held:,} bytes instead of {part.size:,}")
+                raise DamageError(
+                    path, f"is not what was saved: it has {held:,} bytes instead of {part.size:,}"
+                )
             content = file.read(part.size)
         if Part.of(content) != part:
             raise DamageError(path, "is not what was saved: its checksum differs")
@@ -121,7 +139,8 @@ class Log:
         self.parts[name] = Part.of(content)
 
     def extend(self, name: str, content: bytes | memoryview) -> None:
-        """Add to a growing part, which is begun if needed; what is added is not there before the manifest.
+        """Add to a growing part, which is begun if needed; what is added is not there before the
+        manifest.
 
         Raises:
             DamageError: what is there is not what was written.
@@ -129,7 +148,9 @@ class Log:
         """
         size = self.parts[name].size if name in self.parts else 0
         if name not in self._running:
-            self._running[name] = hashlib.blake2b(self.read(name) if size else b"", digest_size=DIGEST_BYTES)
+            self._running[name] = hashlib.blake2b(
+                self.read(name) if size else b"", digest_size=DIGEST_BYTES
+            )
         write_behind(self.path / name, size, content)
         self._running[name].update(content)
         self.parts[name] = Part(size + len(content), self._running[name].hexdigest())
@@ -144,10 +165,15 @@ class Log:
             self._dropped.append(name)
 
     def finish(self, facts: Mapping[str, Any]) -> Manifest:
-        """Write the manifest, with ``facts`` as JSON has them: all parts so far are there from now on. Raises WriteError."""
+        """Write the manifest, with ``facts`` as JSON has them: all parts so far are there from
+        now on. Raises WriteError.
+        """
         manifest = Manifest(self.path, self.owner, json.loads(json.dumps(facts)), dict(self.parts))
         # Compact, for a running trial writes it after every round.
-        write_atomically(self.path / MANIFEST, json.dumps(manifest.plain() | {"checksum": manifest.digest}).encode())
+        write_atomically(
+            self.path / MANIFEST,
+            json.dumps(manifest.plain() | {"checksum": manifest.digest}).encode(),
+        )
         while self._dropped:
             remove(self.path / self._dropped.pop())
         return manifest
@@ -173,7 +199,10 @@ def read_manifest(folder: Path, owner: str | None = None, form: Form = dict) -> 
         if b"\\ud" in content.lower():
             json.dumps(plain, ensure_ascii=False).encode()  # raises where a text is none
         if plain["format"] != FORMAT:
-            raise DamageError(path, f"has the format {str(plain['format'])[:20]!r}; this version reads format {FORMAT}")
+            raise DamageError(
+                path,
+                f"has the format {str(plain['format'])[:20]!r}; this version reads format {FORMAT}",
+            )
         parts = {name: Part(*part) for name, part in plain["parts"].items()}
         manifest = Manifest(folder, plain["owner"], plain["facts"], parts)
         if manifest.digest != plain["checksum"] or not all(map(_is_name, parts)):
@@ -188,7 +217,9 @@ def read_manifest(folder: Path, owner: str | None = None, form: Form = dict) -> 
     except DamageError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamageError(path, "is not what was saved: it is no manifest of such a folder") from error
+        raise DamageError(
+            path, "is not what was saved: it is no manifest of such a folder"
+        ) from error
     if owner not in (None, manifest.owner):
         raise DamageError(path, f"is that of {manifest.owner[:60]!a}, not of {owner!a}")
     return manifest
@@ -210,7 +241,9 @@ def _is_part(part: Part) -> bool:
     return type(part.size) is int and part.size >= 0 and isinstance(part.digest, str)
 
 
-def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = (), form: Form = dict) -> Manifest:
+def verify(
+    folder: Path, owner: str | None = None, skip: Sequence[str] = (), form: Form = dict
+) -> Manifest:
     """Read the manifest of a folder, and compare all parts with it, but for those to ``skip``.
 
     ``form`` is that of `read_manifest`.
@@ -229,7 +262,10 @@ def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = (), for
 def damage_of(
     folder: Path, owner: str | None = None, skip: Sequence[str] = (), form: Form = dict
 ) -> DamageError | None:
-    """What is damaged of a folder, the first of it; None if it verifies, or is not finished. Arguments like `verify`."""
+    """What is damaged of a folder, the first of it; None if it verifies, or is not finished.
+
+    Arguments like `verify`.
+    """
     damage: DamageError | None = None
     for _ in range(2):  # a run may write while we read
         try:
@@ -249,8 +285,14 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item]) -> li
 
 
 def quarantine(path: Path) -> Path:
-    """Rename what does not verify to a free name ``….damaged``, which is returned. Raises WriteError."""
-    names = (path.with_name(f"{path.name}{DAMAGED}{f'-{number}' if number > 1 else ''}") for number in count(1))
+    """Rename what does not verify to a free name ``….damaged``, which is returned.
+
+    Raises WriteError.
+    """
+    names = (
+        path.with_name(f"{path.name}{DAMAGED}{f'-{number}' if number > 1 else ''}")
+        for number in count(1)
+    )
     aside = next(name for name in names if not os.path.lexists(name))
     with refusals(path, "is damaged and cannot be set aside"):
         os.rename(path, aside)
@@ -258,9 +300,11 @@ def quarantine(path: Path) -> Path:
 
 
 def stored(cache: Path | None, key: str) -> bytes | None:
-    """Return the content of an entry of a sweep's cache; None if it is not there or damaged, or there is no cache.
+    """Return the content of an entry of a sweep's cache; None if it is not there or damaged, or
+    there is no cache.
 
-    Entries are what trials of the sweep have trained for all of them: a folder with one part each, named by the hash of all
+    Entries are what trials of the sweep have trained for all of them: a folder with one part each,
+    named by the hash of all
     that its content depends on.
     """
     with suppress(OSError, DamageError):
@@ -274,9 +318,12 @@ def stored(cache: Path | None, key: str) -> bytes | None:
 
 
 def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
-    """Return the content of an entry, which is made if it is not there or damaged. Raises WriteError.
+    """Return the content of an entry, which is made if it is not there or damaged.
 
-    Two processes may make the same entry at once, and differ in what they measured of time: a part's name is its digest, so
+    Raises WriteError.
+
+    Two processes may make the same entry at once, and differ in what they measured of time: a
+    part's name is its digest, so
     that either manifest stands with its own.
     """
     if cache is None:
@@ -284,18 +331,23 @@ def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
     if (content := stored(cache, key)) is None:
         log, content = Log(cache / key, key), make()
         if os.path.lexists(log.path) and not log.path.is_dir():
-            with suppress(IsADirectoryError, PermissionError):  # a folder that another process has evicted or made
+            with suppress(
+                IsADirectoryError, PermissionError
+            ):  # a folder that another process has evicted or made
                 log.path.unlink(missing_ok=True)
         log.append(digest := Part.of(content).digest, content)
         log.finish({})
-        # The digest decides like chance, so that no process has to know what others have added since the last look.
+        # The digest decides like chance, so that no process has to know what others have added
+        # since the last look.
         if int(digest, 16) < len(content) / LOOK * 256**DIGEST_BYTES:
             evict(cache)
     return content
 
 
 def evict(cache: Path) -> int:
-    """Delete entries of a cache, the least recently used first, while they exceed `LIMIT`; return the bytes that remain."""
+    """Delete entries of a cache, the least recently used first, while they exceed `LIMIT`;
+    return the bytes that remain.
+    """
     # Without a manifest, an entry is being written. Several processes may evict at once.
     entries = []
     for manifest in (path for path in cache.glob(f"*/{MANIFEST}") if not path.parent.is_symlink()):
@@ -316,7 +368,9 @@ def evict(cache: Path) -> int:
 
 @contextmanager
 def _damage(path: Path, may_miss: bool = False) -> Iterator[None]:
-    """Turn what the system refuses into a DamageError, or FileNotFoundError of what may be missing."""
+    """Turn what the system refuses into a DamageError, or FileNotFoundError of what may be
+    missing.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -324,6 +378,8 @@ def _damage(path: Path, may_miss: bool = False) -> Iterator[None]:
             raise
         raise DamageError(path, "is missing") from error
     except OSError as error:
-        raise DamageError(path, f"cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise DamageError(
+            path, f"cannot be read: {(error.strerror or str(error)).lower()}"
+        ) from error
     except MemoryError as error:
         raise DamageError(path, "cannot be read: it is larger than the memory") from error

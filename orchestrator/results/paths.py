@@ -31,12 +31,14 @@ def require_working_folder() -> None:
     except OSError as error:
         reason = str(error.strerror).lower()
         raise FolderError(
-            f"the working folder cannot be used ({reason}); change to one that exists, such as with `cd`"
+            f"the working folder cannot be used ({reason}); change to one that exists, such "
+            "as with `cd`"
         ) from error
 
 
 def is_trial_id(value: Any) -> bool:
-    """Whether a value can be the id of a trial, and so the name of its folder; ``../x`` would lead elsewhere.
+    """Whether a value can be the id of a trial, and so the name of its folder; ``../x`` would
+    lead elsewhere.
 
     >>> is_trial_id("3fa2c1b0de"), is_trial_id("../../etc"), is_trial_id("..")
     (True, False, False)
@@ -53,7 +55,9 @@ class TrialFolder:
         self.config = path / "config.yaml"  # the resolved run
         self.model = path / "model.safetensors"  # the final weights
         self.error = path / "error.txt"  # the traceback of a trial that failed
-        self.state = path / "state"  # of an unfinished trial: its state, and the rows of its tables by round
+        self.state = (
+            path / "state"
+        )  # of an unfinished trial: its state, and the rows of its tables by round
 
     def table(self, name: str) -> Path:
         """The file of one of `TABLES`."""
@@ -61,7 +65,9 @@ class TrialFolder:
 
 
 class Folder:
-    """The files of one sweep, in RESULTS/<sweep>/; ``sweep`` and ``table`` are for people and follow from the manifests."""
+    """The files of one sweep, in RESULTS/<sweep>/; ``sweep`` and ``table`` are for people and
+    follow from the manifests.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.name
@@ -79,8 +85,15 @@ class Folder:
         return TrialFolder(self.path / "trials" / trial_id)
 
     def links(self) -> list[Path]:
-        """The folders in the sweep's own that are links: what they lead to may be somebody else's."""
-        inside = [self.path / "trials", self.report, self.cache, *(trial.state for trial in self.trials())]
+        """The folders in the sweep's own that are links: what they lead to may be somebody
+        else's.
+        """
+        inside = [
+            self.path / "trials",
+            self.report,
+            self.cache,
+            *(trial.state for trial in self.trials()),
+        ]
         for path in (self.path / "trials", self.cache):
             inside += path.iterdir() if os.path.isdir(path) else ()
         return [path for path in inside if os.path.islink(path)]
@@ -92,5 +105,7 @@ class Folder:
 
     def trials(self) -> list[TrialFolder]:
         """The folders of trials that exist, sorted by id; none that was set aside."""
-        below = sorted((self.path / "trials").iterdir()) if os.path.isdir(self.path / "trials") else []
+        below = (
+            sorted((self.path / "trials").iterdir()) if os.path.isdir(self.path / "trials") else []
+        )
         return [TrialFolder(path) for path in below if is_trial_id(path.name) and path.is_dir()]

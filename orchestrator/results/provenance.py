@@ -26,12 +26,15 @@ ROOMS = ("datasets", "algorithms", "attacks")
 def commit() -> str | None:
     """The commit of the checkout, with ``+changes`` if files differ from it or are not in it.
 
-    Outside a git repository it is FEDPRIV_COMMIT, or None if that is not set: a job on a cluster runs from a copy without
+    Outside a git repository it is FEDPRIV_COMMIT, or None if that is not set: a job on a cluster
+    runs from a copy without
     ``.git``, and whoever submits it can set the variable.
     """
     with suppress(OSError, subprocess.SubprocessError):
         head, changes = (
-            subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=5, check=True).stdout
+            subprocess.run(
+                ["git", *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=5, check=True
+            ).stdout
             for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain"))
         )
         return head.strip() + ("+changes" if changes.strip() else "")
@@ -40,9 +43,13 @@ def commit() -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of fedpriv, which need not be installed on nodes, and of the packages that can change a result, by name."""
+    """Versions of fedpriv, which need not be installed on nodes, and of the packages that can
+    change a result, by name.
+    """
     fedpriv = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
-    return {"fedpriv": fedpriv} | {name: version(name) for name in ("torch", "numpy", "ray", "mlflow")}
+    return {"fedpriv": fedpriv} | {
+        name: version(name) for name in ("torch", "numpy", "ray", "mlflow")
+    }
 
 
 def origin(device: str) -> dict[str, str]:
@@ -53,10 +60,12 @@ def origin(device: str) -> dict[str, str]:
 
 
 class Hashes:
-    """The hashes of what a sweep's numbers depend on besides its configuration, of which alone a trial's id is made.
+    """The hashes of what a sweep's numbers depend on besides its configuration, of which alone a
+    trial's id is made.
 
-    They are those of the code in datasets/, algorithms/ and attacks/ with own code, and of the data sets that are loaded.
-    For the orchestrator and for installed packages, the commit and the versions stand.
+    They are those of the code in datasets/, algorithms/ and attacks/ with own code, and of the data
+    sets that are loaded. For the orchestrator and for installed packages, the commit and the
+    versions stand.
     """
 
     def __init__(self) -> None:
@@ -76,7 +85,9 @@ class Hashes:
     def origin(self, run: Run) -> dict[str, str]:
         """The commit, and the hashes of a run's code and of its data if they were loaded here."""
         data = self._data.get(source_key(run.data))
-        return {"commit": commit() or "unknown", "code": self._code} | ({"data": data} if data else {})
+        return {"commit": commit() or "unknown", "code": self._code} | (
+            {"data": data} if data else {}
+        )
 
 
 def source_key(data: Component[Any, Any]) -> str:
@@ -85,11 +96,18 @@ def source_key(data: Component[Any, Any]) -> str:
 
 
 def data_hash(data: Source | Federation) -> str:
-    """The hash of a loaded data set, or of its partition: of examples and labels, and of all else that is said of them."""
+    """The hash of a loaded data set, or of its partition: of examples and labels, and of all
+    else that is said of them.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for name, value in sorted(vars(data).items()):
-        # What it makes follows from the examples and the configuration, and remarks change no example.
-        if name == "remarks" or (name == "fit" and value is not None) or (name == "server" and value is None):
+        # What it makes follows from the examples and the configuration, and remarks change no
+        # example.
+        if (
+            name == "remarks"
+            or (name == "fit" and value is not None)
+            or (name == "server" and value is None)
+        ):
             continue
         digest.update(name.encode())
         parts = [value.x, value.y] if hasattr(value, "x") else [value]

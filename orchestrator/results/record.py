@@ -16,10 +16,14 @@ from orchestrator.results.log import DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.writing import read_plain, remove_folder
 
-SECRET_NOISE = "not repeatable: the noise was secret, so another run of this trial gives other numbers"  # a note
+# a note
+SECRET_NOISE = (
+    "not repeatable: the noise was secret, so another run of this trial gives other numbers"
+)
 UNREPEATABLE = (  # what is said of a damage to such a trial
-    "; the trial's noise is secret, so it cannot be repeated: restore {} from a copy, or delete that folder to begin anew "
-    "with fresh noise, which the guarantee will count alone, although models were sent out before"
+    "; the trial's noise is secret, so it cannot be repeated: restore {} from a copy, or "
+    "delete that folder to begin anew with fresh noise, which the guarantee will count alone, "
+    "although models were sent out before"
 )
 
 
@@ -71,7 +75,9 @@ def is_record(facts: Any) -> None:
 
 @dataclass(frozen=True)
 class TrialIdentity:
-    """What a trial is: the hash of its resolved configuration, this as plain JSON, and hashes of its code and its data."""
+    """What a trial is: the hash of its resolved configuration, this as plain JSON, and hashes of
+    its code and its data.
+    """
 
     id: str
     run: dict[str, Any]
@@ -79,16 +85,22 @@ class TrialIdentity:
 
 
 def write_record(
-    folder: TrialFolder, record: Mapping[str, Any], run: Mapping[str, Any], files: Mapping[str, bytes]
+    folder: TrialFolder,
+    record: Mapping[str, Any],
+    run: Mapping[str, Any],
+    files: Mapping[str, bytes],
 ) -> dict[str, Any]:
     """Write the files of an ended trial and, last, the manifest that vouches for them.
 
-    ``record`` has status, reason, metrics, seconds, origin, and what else is known of the trial. The resolved ``run`` as plain
-    values becomes ``config.yaml``; ``files`` has the content of the others by name. Returns the record as it is read again.
-    Raises WriteError.
+    ``record`` has status, reason, metrics, seconds, origin, and what else is known of the trial.
+    The resolved ``run`` as plain values becomes ``config.yaml``; ``files`` has the content of the
+    others by name. Returns the record as it is read again. Raises WriteError.
     """
     log = Log(folder.path, folder.id)
-    for name, content in {folder.config.name: yaml.safe_dump(dict(run), sort_keys=False).encode(), **files}.items():
+    for name, content in {
+        folder.config.name: yaml.safe_dump(dict(run), sort_keys=False).encode(),
+        **files,
+    }.items():
         log.append(name, content)
     manifest = log.finish(record)
     if record["status"] not in ("failed", "stopped"):  # those may be resumed
@@ -97,7 +109,9 @@ def write_record(
 
 
 def read_record(folder: TrialFolder) -> dict[str, Any] | None:
-    """The record of an ended trial, with the checksum of its folder as ``manifest``; None if it has none, or a damaged one."""
+    """The record of an ended trial, with the checksum of its folder as ``manifest``; None if it
+    has none, or a damaged one.
+    """
     try:
         manifest = read_manifest(folder.path, folder.id, is_record)
     except (FileNotFoundError, DamageError):
@@ -106,7 +120,10 @@ def read_record(folder: TrialFolder) -> dict[str, Any] | None:
 
 
 def part_of(folder: TrialFolder, path: Path) -> bytes | None:
-    """The content of a file of an ended trial; None if its manifest names none. Raises DamageError."""
+    """The content of a file of an ended trial; None if its manifest names none.
+
+    Raises DamageError.
+    """
     try:
         manifest = read_manifest(folder.path, folder.id, is_record)
     except FileNotFoundError:
@@ -120,12 +137,17 @@ def damage_of_trial(folder: TrialFolder, skip: Sequence[str] = ()) -> DamageErro
 
 
 def drew_secret_noise(folder: TrialFolder) -> bool:
-    """Whether a damaged trial may have drawn secret noise: its configuration says so, or cannot be read."""
+    """Whether a damaged trial may have drawn secret noise: its configuration says so, or cannot
+    be read.
+    """
     if record := read_record(folder):
         return SECRET_NOISE in (record.get("notes") or ())
     try:
         content = read_plain(folder.config)
-        return b"noise: secret" in content or not {"privacy", "attacks"} <= dict(yaml.safe_load(content)).keys()
+        return (
+            b"noise: secret" in content
+            or not {"privacy", "attacks"} <= dict(yaml.safe_load(content)).keys()
+        )
     except (OSError, ValueError, TypeError, yaml.YAMLError):
         return True
 
@@ -133,7 +155,8 @@ def drew_secret_noise(folder: TrialFolder) -> bool:
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:
     """Whether a trial has a result and need not run again; a failed trial runs again.
 
-    A stopped trial counts as ended while the sweep stops trials by the same rule; otherwise it resumes.
+    A stopped trial counts as ended while the sweep stops trials by the same rule; otherwise it
+    resumes.
     """
     if record.get("status") == "stopped":
         return tune is not None and record.get("stopped", {}).get("by") == tune.rule

@@ -1,8 +1,10 @@
-"""The models that a trial left, as torch modules with their weights, on the CPU and in evaluation mode.
+"""The models that a trial left, as torch modules with their weights, on the CPU and in
+evaluation mode.
 
-``model.safetensors`` holds what training changes, and what a module's ``state_dict`` holds besides. The rest is the
-module's own: constants, layers that share an array, whatever a constructor computes. So the module is built as the trial
-built it (`algorithms.core.own_values` for a module of somebody else), and what was saved is loaded into it.
+``model.safetensors`` holds what training changes, and what a module's ``state_dict`` holds besides.
+The rest is the module's own: constants, layers that share an array, whatever a constructor
+computes. So the module is built as the trial built it (`algorithms.core.own_values` for a module of
+somebody else), and what was saved is loaded into it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
     """The trained models of a trial by group; empty if it has saved none.
 
     Raises:
-        ConfigError: they are not what the trial saved, or cannot be built again; the sentence says why.
+        ConfigError: they are not what the trial saved, or cannot be built again; the sentence says
+            why.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -53,14 +56,22 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
         name = fields.pop("name")
         takes = manifest.facts["model"]
     except (SafetensorError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise refusal(f"{folder.model} is not what a trial saves: {type(error).__name__}") from error
+        raise refusal(
+            f"{folder.model} is not what a trial saves: {type(error).__name__}"
+        ) from error
     if name not in components(MODELS):
-        raise refusal(unknown_name(f"no model {name!r}, of trial {manifest.owner}", str(name), components(MODELS)))
+        raise refusal(
+            unknown_name(
+                f"no model {name!r}, of trial {manifest.owner}", str(name), components(MODELS)
+            )
+        )
     settings, problems = validate(components(MODELS)[name].Config, fields)
     if problems:
         raise ConfigError(problem.under("model") for problem in problems)
     model: Component[ModelContract, Any] = Component(name, settings, MODELS)
-    return {group: _loaded(manifest.owner, model, takes, of_group) for group, of_group in arrays.items()}
+    return {
+        group: _loaded(manifest.owner, model, takes, of_group) for group, of_group in arrays.items()
+    }
 
 
 def _loaded(
@@ -76,10 +87,16 @@ def _loaded(
         make = partial(model.module.build, model.config, tuple(takes["shape"]), takes["classes"])
         with torch.random.fork_rng(devices=[]):
             values = model.module.OWN_VALUES  # the values that every process of the trial agreed on
-            module = own_values.build(make, tuple(takes["shape"]), own_values.FIXED) if values else make()
+            module = (
+                own_values.build(make, tuple(takes["shape"]), own_values.FIXED)
+                if values
+                else make()
+            )
         module.load_state_dict(arrays)
     except Exception as error:  # somebody else's code, perhaps no longer what it was
-        sentence = f"the model of trial {trial}, {model.title}, is not what it was when it was trained"
+        sentence = (
+            f"the model of trial {trial}, {model.title}, is not what it was when it was trained"
+        )
         raise refusal(f"{sentence}: {message_of(error)}") from error
     module.eval()  # and then as a trial computes, so that the bits are the same
     return module if values else module.to(memory_format=torch.channels_last)

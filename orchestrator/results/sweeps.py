@@ -1,4 +1,7 @@
-"""The manifest of a sweep: its name, id, file and trials. The rows of its trials follow from it and from their records."""
+"""The manifest of a sweep: its name, id, file and trials.
+
+The rows of its trials follow from it and from their records.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +51,15 @@ def write_sweep(
     sets: Sequence[str] = (),
     tuned: Sequence[str] = (),
 ) -> list[str]:
-    """Write what a claimed folder says of its sweep; ``sweep.yaml`` and ``trials.parquet`` follow from it.
+    """Write what a claimed folder says of its sweep; ``sweep.yaml`` and ``trials.parquet``
+    follow from it.
 
-    Its facts are an ``id``, what components from outside declare (``declared``), the ``file``, which is ``text``, without
-    overrides, the overrides (``sets``, as ``key=value``), the ``swept`` keys, dotted, in the order of the file, sentences on
-    the search that chooses among the trials (``tuned``), and the ``trials``: the ``plan``, a row for each, of what is known
-    before it runs (``id``, components, seed, rounds, swept values). Returns sentences on what was damaged. Raises WriteError.
+    Its facts are an ``id``, what components from outside declare (``declared``), the ``file``,
+    which is ``text``, without overrides, the overrides (``sets``, as ``key=value``), the ``swept``
+    keys, dotted, in the order of the file, sentences on the search that chooses among the trials
+    (``tuned``), and the ``trials``: the ``plan``, a row for each, of what is known before it runs
+    (``id``, components, seed, rounds, swept values). Returns sentences on what was damaged. Raises
+    WriteError.
     """
     notes, identity = [], uuid.uuid4().hex
     try:
@@ -61,8 +67,17 @@ def write_sweep(
     except FileNotFoundError:
         pass
     except DamageError as error:
-        notes.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
-    facts = {"id": identity, "file": text, "sets": sets, "swept": swept, "tuned": tuned, "declared": declared()}
+        notes.append(
+            f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew"
+        )
+    facts = {
+        "id": identity,
+        "file": text,
+        "sets": sets,
+        "swept": swept,
+        "tuned": tuned,
+        "declared": declared(),
+    }
     Log(folder.path, name).finish(facts | {"trials": list(plan)})
     write_atomically(folder.sweep, sweep_text(facts).encode())
     write_trials(folder)
@@ -96,7 +111,9 @@ SWEEP = TypeAdapter(Sweep)
 
 
 def is_sweep(facts: Any) -> None:
-    """Raise an error if these are not the facts of a sweep, FileNotFoundError if they are those of something else."""
+    """Raise an error if these are not the facts of a sweep, FileNotFoundError if they are those
+    of something else.
+    """
     if not {"id", "swept", "declared", "trials"} <= facts.keys():
         raise FileNotFoundError
     SWEEP.validate_python(facts, strict=True)
@@ -106,7 +123,8 @@ def is_sweep(facts: Any) -> None:
 
 
 def read_sweep(folder: Folder, owner: str | None = None) -> Manifest:
-    """The manifest of a sweep, whose facts are those of `write_sweep`; ``owner`` is the sweep that it must be, if any.
+    """The manifest of a sweep, whose facts are those of `write_sweep`; ``owner`` is the sweep
+    that it must be, if any.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
@@ -116,7 +134,8 @@ def read_sweep(folder: Folder, owner: str | None = None) -> Manifest:
 
 
 def sweep_files(folder: Folder) -> dict[Path, bytes]:
-    """What a sweep itself shows: its own file, its table of trials, and the parts of its report, as they were written.
+    """What a sweep itself shows: its own file, its table of trials, and the parts of its report,
+    as they were written.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
@@ -142,7 +161,8 @@ def content_hash(folder: Folder) -> str:
 
 
 def trial_rows(folder: Folder) -> list[Row]:
-    """One row per trial: id, status, components, seed, rounds, swept values, reason, notes, final metrics.
+    """One row per trial: id, status, components, seed, rounds, swept values, reason, notes,
+    final metrics.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
@@ -153,7 +173,15 @@ def trial_rows(folder: Folder) -> list[Row]:
         record: Mapping[str, Any] = read_record(folder.trial(planned["id"])) or {}
         first = {"id": planned["id"], "status": record.get("status", "unfinished")}
         notes = {"notes": "; ".join(record["notes"])} if record.get("notes") else {}
-        rows.append({**first, **planned, "reason": record.get("reason"), **notes, **record.get("metrics", {})})
+        rows.append(
+            {
+                **first,
+                **planned,
+                "reason": record.get("reason"),
+                **notes,
+                **record.get("metrics", {}),
+            }
+        )
     return rows
 
 
@@ -166,13 +194,19 @@ def sweeps_in(path: Path) -> list[Folder]:
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
     for candidates in ([path], sorted(below for below in path.iterdir() if not below.is_symlink())):
-        if sweeps := [it for it in map(Folder, candidates) if it.manifest.is_file() or (it.path / "trials").is_dir()]:
+        if sweeps := [
+            it
+            for it in map(Folder, candidates)
+            if it.manifest.is_file() or (it.path / "trials").is_dir()
+        ]:
             return sweeps
     raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
 
 
 def damages_of(sweep: Folder) -> Iterator[DamageError]:
-    """What is damaged of a sweep: its own manifest, its trials, what unfinished ones have saved, and its cache."""
+    """What is damaged of a sweep: its own manifest, its trials, what unfinished ones have saved,
+    and its cache.
+    """
     yield from (DamageError(link, LINK) for link in sweep.links())
     try:
         read_sweep(sweep, sweep.name)
@@ -180,7 +214,10 @@ def damages_of(sweep: Folder) -> Iterator[DamageError]:
         yield error
     except FileNotFoundError:
         lost = sweep.manifest.exists()
-        yield DamageError(sweep.manifest, "is not what was saved: it is that of no sweep" if lost else "is missing")
+        yield DamageError(
+            sweep.manifest,
+            "is not what was saved: it is that of no sweep" if lost else "is missing",
+        )
     trials = sweep.trials()
     yield from filter(None, in_parallel(damage_of_trial, trials))
     folders = [(sweep.report, sweep.name), *((trial.state, trial.id) for trial in trials)]
@@ -188,12 +225,15 @@ def damages_of(sweep: Folder) -> Iterator[DamageError]:
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))
 
 
-# What components from outside the checkout say of themselves is kept with the results as plain data: a report runs no code but
-# ours, and the code of an own component may be gone or have changed when a report is written.
+# What components from outside the checkout say of themselves is kept with the results as plain
+# data: a report runs no code but ours, and the code of an own component may be gone or have changed
+# when a report is written.
 
 
 def declared() -> list[dict[str, Any]]:
-    """What the components from outside declare in this process, by the names of `Declaration`, as JSON has it."""
+    """What the components from outside declare in this process, by the names of `Declaration`,
+    as JSON has it.
+    """
     entries = []
     for folder in (slot.folder for slot in SLOTS):
         for name in sorted(components(folder).keys() - set(own_components(folder))):
@@ -204,7 +244,9 @@ def declared() -> list[dict[str, Any]]:
             if folder == "attacks":
                 entry |= {"KINDS": module.KINDS, "SEES": module.SEES, "ADVERSARY": module.ADVERSARY}
             entries.append(entry)
-    plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=lambda value: value.item()))
+    plain: list[dict[str, Any]] = json.loads(
+        json.dumps(entries, default=lambda value: value.item())
+    )
     return plain
 
 
@@ -218,7 +260,10 @@ DECLARATION = TypeAdapter(Declaration)
 
 
 def declarations(entries: Sequence[Mapping[str, Any]]) -> list[Declaration]:
-    """What components from outside declare, as `declared` has it. Raises ValueError, TypeError or KeyError."""
+    """What components from outside declare, as `declared` has it.
+
+    Raises ValueError, TypeError or KeyError.
+    """
     made = []
     for entry in entries:
         metrics = METRICS.validate_python(entry["METRICS"])

@@ -1,11 +1,13 @@
-"""A random search whose epsilon is known (`algorithms.core.private_search`): only its best trial is published.
+"""A random search whose epsilon is known (`algorithms.core.private_search`): only its best trial
+is published.
 
     K ~ the law of ``tune.draws``                            beforehand and in secret; no trial is added later
     K times: values ~ the words of ``sweep``, seed ~ uniform    independent, with replacement; the data stay as they are
     the winner is the best by a metric of its released models on public data; all other trials are deleted
 
-K and all draws follow from one random number, which the results folder keeps while the search runs. Until it has ended
-the manifest of the sweep names no trial, so that no report, no MLflow and nobody who loads the folder sees any.
+K and all draws follow from one random number, which the results folder keeps while the search runs.
+Until it has ended the manifest of the sweep names no trial, so that no report, no MLflow and nobody
+who loads the folder sees any.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ SECRET = "draws.secret"  # in the sweep's folder
 
 
 def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int | None]:
-    """The trials of a search and its secret, those of before if it was interrupted; the winner and None if it has ended.
+    """The trials of a search and its secret, those of before if it was interrupted; the winner
+    and None if it has ended.
 
     A ``dry`` plan shows as many as there are on average, drawn for it alone. Raises ConfigError.
     """
@@ -46,7 +49,10 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
         except DamageError as error:  # it may have ended, and then no other trial may be drawn
             raise refusal(str(error), "--results") from error
         if (facts["file"], facts["sets"]) != (sweep.text, list(sweep.sets)):
-            sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
+            sentence = (
+                f"{folder.path} holds a search by another sweep file, which stands; give the "
+                "sweep another name"
+            )
             raise refusal(sentence, "--results")
         for row in facts["trials"]:
             with _needed(kept := folder.trial(row["id"]).config):
@@ -63,7 +69,8 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
         seed, trial = int(rng.integers(2**62)), sweep.space.at(values)
-        # Values that cannot be combined, or have another account than the search states, are a trial without a result.
+        # Values that cannot be combined, or have another account than the search states, are a
+        # trial without a result.
         if trial is None or _account(trial[0]) != account:
             continue
         run, values = trial
@@ -83,7 +90,9 @@ def _needed(file: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, yaml.YAMLError) as error:
-        sentence = f"{file} cannot be read ({error}), and the search needs it; give the sweep another name"
+        sentence = (
+            f"{file} cannot be read ({error}), and the search needs it; give the sweep another name"
+        )
         raise refusal(sentence, "--results") from error
 
 
@@ -91,9 +100,16 @@ def best(sweep: Sweep, folder: Folder, trials: list[TrialSpec]) -> TrialSpec | N
     """The first of the best trials; None if none has a result."""
     assert sweep.tune
     ((name, sign),) = zip(sweep.tune.metrics, sweep.tune.signs, strict=True)
-    records = [read_record(folder.trial(trial.id)) or {"status": "", "metrics": {}} for trial in trials]
-    values = [record["metrics"].get(name) if record["status"] == "finished" else None for record in records]
-    scores = [-math.inf if value is None or not math.isfinite(value) else sign * value for value in values]
+    records = [
+        read_record(folder.trial(trial.id)) or {"status": "", "metrics": {}} for trial in trials
+    ]
+    values = [
+        record["metrics"].get(name) if record["status"] == "finished" else None
+        for record in records
+    ]
+    scores = [
+        -math.inf if value is None or not math.isfinite(value) else sign * value for value in values
+    ]
     highest = max(scores, default=-math.inf)
     return None if highest == -math.inf else trials[scores.index(highest)]
 

@@ -1,6 +1,7 @@
 """The driver: a Tune trainable that runs the rounds of one trial and then takes the next trial.
 
-Its client actors are started once and serve all its trials, so a further trial has no start-up cost.
+Its client actors are started once and serve all its trials, so a further trial has no start-up
+cost.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup, multiply_with_one_thread
 
-# Short rounds are reported to the head process in groups, because a report costs more than a very short round.
+# Short rounds are reported to the head process in groups, because a report costs more than a very
+# short round.
 REPORT_SECONDS = 1.0
 
 
@@ -48,7 +50,9 @@ class Driver(tune.Trainable):
         self._take(trial)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Prepare another trial with the same actors; True tells Tune that the driver can be reused."""
+        """Prepare another trial with the same actors; True tells Tune that the driver can be
+        reused.
+        """
         self._take(TrialConfig.from_dict(new_config["trial"]))
         return True
 
@@ -59,12 +63,17 @@ class Driver(tune.Trainable):
         self.folder = Folder(Path(config.sweep)).trial(config.identity.id)
 
     def _open(self) -> Trial:
-        """The current trial with its partitioned data, which are kept if the trial before had the same."""
+        """The current trial with its partitioned data, which are kept if the trial before had
+        the same.
+        """
         if self.trial is None:
             sweep = Folder(Path(self.trial_config.sweep))
-            with refusals(sweep.path, "could not be written"):  # what was moved away is not made again
+            with refusals(
+                sweep.path, "could not be written"
+            ):  # what was moved away is not made again
                 sweep.manifest.stat()
-            # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials that have ended meanwhile.
+            # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials
+            # that have ended meanwhile.
             remove(self.folder.manifest)
             remove(self.folder.error)
             run = resolve(self.trial_config.identity.run)
@@ -75,17 +84,34 @@ class Driver(tune.Trainable):
             data = ray.get(self._data[1])
             asked = [it.module.data_problems(it.config, data) for it in run.attacks]
             if lacking := [sentence for problems in asked for _, sentence in problems]:
-                raise DataError("; ".join(lacking))  # of a trial that a search has drawn; others were asked beforehand
+                raise DataError(
+                    "; ".join(lacking)
+                )  # of a trial that a search has drawn; others were asked beforehand
             run = settled(run, data)
-            cache, origin = sweep.cache if self.trial_config.share else None, self.trial_config.identity.hashes
+            cache, origin = (
+                sweep.cache if self.trial_config.share else None,
+                self.trial_config.identity.hashes,
+            )
             refs = [ray.put(run.to_dict()), self._data[1]]
-            # Ray's workers outlive a sweep, and the next one may have a trial of this name with other data.
-            setup = Setup(f"{self.trial_config.identity.id} {uuid4().hex}", refs, cache, origin.get("code", ""))
-            self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin))
+            # Ray's workers outlive a sweep, and the next one may have a trial of this name with
+            # other data.
+            setup = Setup(
+                f"{self.trial_config.identity.id} {uuid4().hex}",
+                refs,
+                cache,
+                origin.get("code", ""),
+            )
+            self.trial = Trial(
+                run,
+                TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin),
+            )
         return self.trial
 
     def step(self) -> dict[str, Any]:
-        """Run rounds for about a second, at least one, and report them. A trial's last report contains its record."""
+        """Run rounds for about a second, at least one, and report them.
+
+        A trial's last report contains its record.
+        """
         if self.trial is None and (record := read_record(self.folder)) and has_ended(record):
             # An earlier process died after the trial had ended but before it was reported.
             return {"rows": [], "done": True, "summary": record}
@@ -98,17 +124,27 @@ class Driver(tune.Trainable):
         return report
 
     def _advance(self) -> dict[str, Any]:
-        """Run rounds and report them; what fails ends the trial, and the sweep continues with its others."""
+        """Run rounds and report them; what fails ends the trial, and the sweep continues with
+        its others.
+        """
         resumes = self.trial is None and self.trial_config.every_round
         try:
             trial = self._open()
             self._run_rounds(trial)
-            report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
-            if resumes and not trial.comparing:  # this session's scheduler has not seen the rounds before
+            report: dict[str, Any] = {
+                "rows": trial.news(),
+                "note": trial.note(),
+                "done": trial.done,
+            }
+            if (
+                resumes and not trial.comparing
+            ):  # this session's scheduler has not seen the rounds before
                 done = trial.rows("rounds")
                 report["before"] = done.slice(0, len(done) - len(report["rows"])).to_pylist()
             if trial.done:
-                report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
+                report["summary"] = outcome.finish(
+                    self.folder, trial, self.trial_config.identity, self.began
+                )
         except Exception as error:  # the reason is saved and shown
             return {"rows": [], "done": True, "summary": self._give_up(error)}
         return report
@@ -123,9 +159,13 @@ class Driver(tune.Trainable):
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
         cause: BaseException = error  # Ray wraps it once for every task that it passes through
-        while isinstance(cause, ray.exceptions.RayTaskError) and isinstance(cause.cause, BaseException):
+        while isinstance(cause, ray.exceptions.RayTaskError) and isinstance(
+            cause.cause, BaseException
+        ):
             cause = cause.cause
-        if isinstance(cause, WriteError | ray.exceptions.OutOfMemoryError):  # of the latter, Tune tries the trial again
+        if isinstance(
+            cause, WriteError | ray.exceptions.OutOfMemoryError
+        ):  # of the latter, Tune tries the trial again
             raise cause
         diverged = isinstance(cause, FloatingPointError)
         is_explained = diverged or isinstance(cause, DamageError)
@@ -133,7 +173,9 @@ class Driver(tune.Trainable):
         if not is_explained:
             write_atomically(self.folder.error, traceback.format_exc().encode())
         status = "diverged" if diverged else "failed"
-        return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
+        return outcome.give_up(
+            self.folder, self.trial, status, reason, self.trial_config.identity, self.began
+        )
 
     def cleanup(self) -> None:
         """Stop the client actors."""

@@ -1,9 +1,10 @@
 """Search: Optuna draws the next trial from the results of earlier trials.
 
-Draw k uses the results of the draws up to k - ``parallel``, in the order in which they were drawn, and never those of
-later draws, even if these have finished. So the draws depend on the sweep file and on reproducible results, but not on
-which trial finished first. They need not be saved: an interrupted search is replayed from the records of its trials.
-(A scheduler that stops trials depends on their timing, so with a scheduler the draws may differ between sessions.)
+Draw k uses the results of the draws up to k - ``parallel``, in the order in which they were drawn,
+and never those of later draws, even if these have finished. So the draws depend on the sweep file
+and on reproducible results, but not on which trial finished first. They need not be saved: an
+interrupted search is replayed from the records of its trials. (A scheduler that stops trials
+depends on their timing, so with a scheduler the draws may differ between sessions.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Search:
 
     Attributes:
         specs: the trials drawn so far, in order; `draw` adds to them.
-        over: ids of the trials that have ended in this session with any status; `run_trials` sets it.
+        over: ids of the trials that have ended in this session with any status; `run_trials` sets
+            it.
         exhausted: whether the space has no further trial.
     """
 
@@ -37,9 +39,16 @@ class Search:
 
         assert sweep.tune and sweep.tune.search and sweep.space and sweep.samples
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.tune, self.space, self.samples, self.folder = sweep.tune, sweep.space, sweep.samples, folder
+        self.tune, self.space, self.samples, self.folder = (
+            sweep.tune,
+            sweep.space,
+            sweep.samples,
+            folder,
+        )
         self.parallel, search = sweep.tune.search.parallel, sweep.tune.search
-        directions: list[Any] = ["maximize" if sign > 0 else "minimize" for sign in sweep.tune.signs]
+        directions: list[Any] = [
+            "maximize" if sign > 0 else "minimize" for sign in sweep.tune.signs
+        ]
         self.study = optuna.create_study(directions=directions)
         samplers = optuna.samplers
         self.random = samplers.RandomSampler(seed=search.seed)
@@ -63,7 +72,9 @@ class Search:
         return self.exhausted or len(self.specs) >= self.samples
 
     def draw(self) -> TrialSpec | None:
-        """Draw the next trial; None if all are drawn, or if the draw needs the result of a trial that has not ended."""
+        """Draw the next trial; None if all are drawn, or if the draw needs the result of a trial
+        that has not ended.
+        """
         while self._told <= len(self.specs) - self.parallel:
             if not self._tell():
                 return None
@@ -78,17 +89,22 @@ class Search:
     def ahead(self) -> list[TrialSpec]:
         """A placeholder for each draw that has not been made, with a typical run; for estimates."""
         first = self.samples if self.complete else len(self.specs)
-        return [TrialSpec("", self._example, {"draw": draw + 1}) for draw in range(first, self.samples)]
+        return [
+            TrialSpec("", self._example, {"draw": draw + 1}) for draw in range(first, self.samples)
+        ]
 
     def _new(self) -> TrialSpec | None:
         from optuna.trial import TrialState
 
         ids = {spec.id for spec in self.specs}
         for attempt in range(TRIES):
-            # If few new values remain, the sampler keeps repeating the best ones; random draws find the others.
+            # If few new values remain, the sampler keeps repeating the best ones; random draws find
+            # the others.
             self.study.sampler = self.guided if attempt < TRIES // 10 else self.random
             optuna_trial = self.study.ask(self.distributions)
-            runs = self.space.at({axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes})
+            runs = self.space.at(
+                {axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes}
+            )
             if runs and trial_id(runs[0]) not in ids:
                 self.specs.append(TrialSpec(trial_id(runs[0]), *runs))
                 self._asked.append(optuna_trial)
@@ -98,7 +114,9 @@ class Search:
         return None
 
     def _tell(self) -> bool:
-        """Report the result of the next trial in order to Optuna; False if that trial has not ended."""
+        """Report the result of the next trial in order to Optuna; False if that trial has not
+        ended.
+        """
         from optuna.trial import TrialState
 
         spec, optuna_trial = self.specs[self._told], self._asked[self._told]
@@ -111,7 +129,9 @@ class Search:
             self.study.tell(optuna_trial, list(map(float, values)))
         elif len(values) > 1:  # Optuna cannot rank such a trial
             self.study.tell(optuna_trial, state=TrialState.FAIL)
-        else:  # a trial without a value, for example a diverged one, counts as worse than all trials with one
+        # a trial without a value, for example a diverged one, counts as worse than all trials with
+        # one
+        else:
             stopped = record.get("stopped") or {}
             if stopped.get("value") is not None:
                 optuna_trial.report(stopped["value"], stopped["round"])
@@ -135,7 +155,9 @@ def _distribution(axis: Axis) -> Any:
 
 
 def _value(axis: Axis, value: Any) -> Any:
-    """The value for the run; for ``quniform`` it is rounded in the same way as in `search_space`."""
+    """The value for the run; for ``quniform`` it is rounded in the same way as in
+    `search_space`.
+    """
     if axis.word == "choice":
         return axis.arguments[value]
     return float(f"{value * axis.arguments[2]:.12g}") if axis.word == "quniform" else value

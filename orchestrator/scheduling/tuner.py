@@ -1,4 +1,6 @@
-"""Running trials with Ray Tune: schedulers and a search that know our trial ids and survive a resumed sweep, and events."""
+"""Running trials with Ray Tune: schedulers and a search that know our trial ids and survive a
+resumed sweep, and events.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import TrialIdentity, has_ended, part_of, read_record
 from orchestrator.results.tables import read_table
 from orchestrator.results.writing import REFUSALS, WriteError, write_error
-from orchestrator.scheduling.trials import TUNE_FOLDER, TrialConfig, TrialSpec, trial_specs, tune_trial_id
+from orchestrator.scheduling.trials import (
+    TUNE_FOLDER,
+    TrialConfig,
+    TrialSpec,
+    trial_specs,
+    tune_trial_id,
+)
 from orchestrator.tracking.events import TrialEvents
 from orchestrator.trial import outcome
 
@@ -37,24 +45,34 @@ if TYPE_CHECKING:
 
 WORTH_SAYING = 30.0  # seconds without a running trial until the user is told
 ROUNDS = "rounds done"
-TrialHandle = namedtuple("TrialHandle", ["trial_id"])  # what a scheduler of Tune sees of a trial: our id
+TrialHandle = namedtuple(
+    "TrialHandle", ["trial_id"]
+)  # what a scheduler of Tune sees of a trial: our id
 
 
 class StoppingScheduler(FIFOScheduler):
-    """Passes every round of every trial, including those of earlier sessions, to Tune's scheduler ASHA (``inner``).
+    """Passes every round of every trial, including those of earlier sessions, to Tune's
+    scheduler ASHA (``inner``).
 
     Attributes:
         last: for each trial, the last round that had the metric, and the value there.
     """
 
     def __init__(self, goal: Tune, longest: int) -> None:
-        """Set up the scheduler of the section ``tune``; ``longest`` is the number of rounds of the longest trial."""
+        """Set up the scheduler of the section ``tune``; ``longest`` is the number of rounds of
+        the longest trial.
+        """
         super().__init__()
         self.goal, asha = goal, goal.scheduler
         assert asha is not None and isinstance(goal.metric, str) and isinstance(goal.mode, str)
         self.name = goal.metric
-        # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
-        rungs: dict[str, Any] = {"max_t": longest + 1, "time_attr": ROUNDS, "grace_period": asha.grace_period}
+        # One round more than the longest trial has, so that the scheduler does not stop that trial
+        # in its last round.
+        rungs: dict[str, Any] = {
+            "max_t": longest + 1,
+            "time_attr": ROUNDS,
+            "grace_period": asha.grace_period,
+        }
         rungs["reduction_factor"] = asha.reduction_factor
         self.inner: Any = AsyncHyperBandScheduler(metric=goal.metric, mode=goal.mode, **rungs)
         self.last: dict[str, tuple[int, float]] = {}
@@ -76,20 +94,30 @@ class StoppingScheduler(FIFOScheduler):
         handle, decision = TrialHandle(trial), TrialScheduler.CONTINUE
         for row in rows:
             value = row.get(self.name)
-            if value is None or value != value or (trial in self.last and row["round"] <= self.last[trial][0]):
+            if (
+                value is None
+                or value != value
+                or (trial in self.last and row["round"] <= self.last[trial][0])
+            ):
                 continue
             if trial not in self.last:
                 self.inner.on_trial_add(None, handle)
             self.last[trial] = (row["round"], float(value))
             result = {ROUNDS: row["round"] + 1, self.name: float(value)}
             if self.inner.on_trial_result(None, handle, result) == TrialScheduler.STOP:
-                decision = TrialScheduler.STOP  # the rounds after it are done, too, and count at their rungs
+                decision = (
+                    TrialScheduler.STOP
+                )  # the rounds after it are done, too, and count at their rungs
         return decision
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Decide after a report of Tune whether the trial continues; with the rounds of its last one, others are compared."""
+        """Decide after a report of Tune whether the trial continues; with the rounds of its last
+        one, others are compared.
+        """
         own = tune_trial_id(trial)
-        self.decide(own, result.get("before", []))  # of a resumed trial, which has passed their rungs
+        self.decide(
+            own, result.get("before", [])
+        )  # of a resumed trial, which has passed their rungs
         return self.decide(own, result.get("rows", []))
 
     on_trial_complete = on_trial_result
@@ -99,8 +127,9 @@ class TuneCallback(tune.Callback):
     """Translates Tune's callbacks into events of our trials.
 
     Attributes:
-        again: whether Tune has abandoned a trial that may be retried, or itself, so that it must be started again. A trial
-            is abandoned if the driver's process dies before the trial has begun, or while it takes over the trial.
+        again: whether Tune has abandoned a trial that may be retried, or itself, so that it must be
+            started again. A trial is abandoned if the driver's process dies before the trial has
+            begun, or while it takes over the trial.
     """
 
     def __init__(
@@ -111,27 +140,40 @@ class TuneCallback(tune.Callback):
         retries: int,
         stopping: StoppingScheduler | None = None,
     ) -> None:
-        """Wait ``patience`` seconds for room for what a trial ``needs``, and allow its process ``retries`` deaths."""
+        """Wait ``patience`` seconds for room for what a trial ``needs``, and allow its process
+        ``retries`` deaths.
+        """
         self.progress, self.needs, self.patience, self.retries = progress, needs, patience, retries
         self.stopping, self.again = stopping, False
         self.began: dict[str, float] = {}
         self.processes: dict[str, int | None] = {}
         self.deaths: Counter[str] = Counter()
-        self.idle_since, self.was_said = math.inf, False  # since when no trial runs, and whether the user knows
+        self.idle_since, self.was_said = (
+            math.inf,
+            False,
+        )  # since when no trial runs, and whether the user knows
 
     def __getstate__(self) -> dict[str, Any]:
-        """An empty state: Tune pickles its callbacks in order to resume, which we do not use; threads cannot be pickled."""
+        """An empty state: Tune pickles its callbacks in order to resume, which we do not use;
+        threads cannot be pickled.
+        """
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Announce that a trial has started."""
         started = tune_trial_id(trial)
         self.began.setdefault(started, time.time())
-        if started not in self.progress.statuses:  # Tune restarts a trial whose process died after the trial had ended
+        if (
+            started not in self.progress.statuses
+        ):  # Tune restarts a trial whose process died after the trial had ended
             self.progress.on_started(started)
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
-        """Pass on a driver's report; raises WriteError if the driver could not write its results."""
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
+        """Pass on a driver's report; raises WriteError if the driver could not write its
+        results.
+        """
         if "unwritable" in result:  # the other trials could not write either
             raise WriteError(*result["unwritable"])
         reporting = tune_trial_id(trial)
@@ -145,14 +187,18 @@ class TuneCallback(tune.Callback):
             self.progress.on_ended(reporting, result["summary"])
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Record a trial that the scheduler has stopped; other trials report their end themselves."""
+        """Record a trial that the scheduler has stopped; other trials report their end
+        themselves.
+        """
         stopped = tune_trial_id(trial)
         if stopped in self.progress.statuses or self.stopping is None:
             return
         identity = TrialConfig.from_dict(trial.config["trial"]).identity
         by, last = self.stopping.goal.rule or {}, self.stopping.last[stopped]
         folder = self.progress.folder.trial(stopped)
-        self.progress.on_ended(stopped, outcome.stop(folder, identity, self.began[stopped], by, last))
+        self.progress.on_ended(
+            stopped, outcome.stop(folder, identity, self.began[stopped], by, last)
+        )
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Look for trials that wait for resources.
@@ -161,7 +207,10 @@ class TuneCallback(tune.Callback):
             StallError: Ray has died, or no trial could be placed for too long.
         """
         end_if_dead()
-        waiting, now = [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"], time.monotonic()
+        waiting, now = (
+            [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"],
+            time.monotonic(),
+        )
         if not waiting or any(trial.status == "RUNNING" for trial in trials):
             self.idle_since, self.was_said = math.inf, False
             return
@@ -170,8 +219,9 @@ class TuneCallback(tune.Callback):
         self.idle_since = min(self.idle_since, now)
         if now - self.idle_since > self.patience:
             raise StallError(
-                f"no trial could be placed for {self.patience:g} s: one trial needs {self.needs}, and the cluster "
-                f"no longer has these resources, or others use them; {RESUMES}"
+                f"no trial could be placed for {self.patience:g} s: one trial needs "
+                f"{self.needs}, and the cluster no longer has these resources, or others use "
+                f"them; {RESUMES}"
             )
         if now - self.idle_since > WORTH_SAYING and not self.was_said:
             self.was_said = True
@@ -187,14 +237,20 @@ class TuneCallback(tune.Callback):
         lost, text = tune_trial_id(trial), ""
         with suppress(OSError):  # a file of Tune's, which may be gone
             text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
-        self.deaths[lost] += 1 if trial.should_recover() else self.retries + 1  # Tune has counted the others
+        self.deaths[lost] += (
+            1 if trial.should_recover() else self.retries + 1
+        )  # Tune has counted the others
         self._retry(lost, text)
 
     def on_killed(self, text: str) -> None:
-        """Have all trials go on, as Tune has ended itself over one whose process Ray has killed, and says ``text`` of it."""
+        """Have all trials go on, as Tune has ended itself over one whose process Ray has killed,
+        and says ``text`` of it.
+        """
         running = self.began.keys() - self.progress.statuses.keys()
         self.again = True
-        for lost in {trial for trial in running if f"pid={self.processes.get(trial)}," in text} or running:
+        for lost in {
+            trial for trial in running if f"pid={self.processes.get(trial)}," in text
+        } or running:
             self.deaths[lost] += 1
             self._retry(lost, text)
 
@@ -206,30 +262,42 @@ class TuneCallback(tune.Callback):
 
 
 class SearchAdapter(Searcher):
-    """Gives the trials of a search to Tune, as ``configured`` makes them, except those that already have a result."""
+    """Gives the trials of a search to Tune, as ``configured`` makes them, except those that
+    already have a result.
+    """
 
-    def __init__(self, search: Search, configured: Callable[[TrialSpec], TrialConfig], callback: TuneCallback) -> None:
+    def __init__(
+        self, search: Search, configured: Callable[[TrialSpec], TrialConfig], callback: TuneCallback
+    ) -> None:
         super().__init__()
         self.search, self.configured, self.callback = search, configured, callback
         self.suggested: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        """An empty state: Tune pickles its searchers in order to resume, but we resume from the records of the trials."""
+        """An empty state: Tune pickles its searchers in order to resume, but we resume from the
+        records of the trials.
+        """
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        """The configuration of the next trial; None while the next draw needs a trial that is still running."""
+        """The configuration of the next trial; None while the next draw needs a trial that is
+        still running.
+        """
         if self.callback.again:
             return Searcher.FINISHED
         self.search.replay()
         for spec in self.search.specs:
             if spec.id not in self.suggested and spec.id not in self.search.over:
                 self.suggested.add(spec.id)
-                if not has_ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
+                if not has_ended(
+                    read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune
+                ):
                     return {"trial": asdict(self.configured(spec))}
         return Searcher.FINISHED if self.search.complete else None
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         """Do nothing: the search reads results from the records of the trials."""
 
 
@@ -245,8 +313,9 @@ def run_trials(
 ) -> None:
     """Run trials until all have ended, as many at a time as fit.
 
-    With a ``search``, which draws them, ``trials`` are those that it has drawn so far. ``nodes`` are the resources of each
-    node, ``place`` is what one trial reserves, and ``progress`` receives all events.
+    With a ``search``, which draws them, ``trials`` are those that it has drawn so far. ``nodes``
+    are the resources of each node, ``place`` is what one trial reserves, and ``progress`` receives
+    all events.
 
     Raises:
         WriteError: results cannot be saved.
@@ -256,7 +325,9 @@ def run_trials(
     if sweep.tune and sweep.tune.scheduler:
         stopping = StoppingScheduler(sweep.tune, max(run.rounds for run in sweep.runs))
         stopping.recall(folder, search.specs if search else trial_specs(sweep))
-    callback = TuneCallback(progress, str(place), resources.timeout_seconds, resources.trial_retries, stopping)
+    callback = TuneCallback(
+        progress, str(place), resources.timeout_seconds, resources.trial_retries, stopping
+    )
 
     def configured(trial: TrialSpec) -> TrialConfig:
         identity = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
@@ -279,7 +350,10 @@ def run_trials(
         callback.again, space = False, dict[str, Any]()
         if search:
             search.over = progress.statuses
-            options |= {"search_alg": SearchAdapter(search, configured, callback), "num_samples": search.samples}
+            options |= {
+                "search_alg": SearchAdapter(search, configured, callback),
+                "num_samples": search.samples,
+            }
         else:
             space = {"trial": tune.grid_search([asdict(configured(trial)) for trial in trials])}
         _fit(folder, place, space, options, callback)
@@ -287,44 +361,63 @@ def run_trials(
 
 
 def tune_trial_name(trial: Any) -> str:
-    """The name that Tune and Ray's dashboard show for Tune's ``trial``: the sweep and the trial's swept values."""
+    """The name that Tune and Ray's dashboard show for Tune's ``trial``: the sweep and the
+    trial's swept values.
+    """
     return str(trial.config["trial"]["title"])
 
 
 def _fit(
-    folder: Folder, place: Placement, space: dict[str, Any], options: dict[str, Any], callback: TuneCallback
+    folder: Folder,
+    place: Placement,
+    space: dict[str, Any],
+    options: dict[str, Any],
+    callback: TuneCallback,
 ) -> None:
     """Run Tune once over the trials of ``space``; ``options`` are further ones of TuneConfig."""
     from orchestrator.scheduling.driver import Driver
 
     driver: Any = tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles]))
-    driver.__name__ = driver.__qualname__ = "Driver"  # as Ray's dashboard shows it, not as Tune's helper calls it
+    driver.__name__ = driver.__qualname__ = (
+        "Driver"  # as Ray's dashboard shows it, not as Tune's helper calls it
+    )
     tuner = tune.Tuner(
         driver,
         param_space=space,
         tune_config=tune.TuneConfig(
-            reuse_actors=True, trial_name_creator=tune_trial_name, trial_dirname_creator=tune_trial_id, **options
+            reuse_actors=True,
+            trial_name_creator=tune_trial_name,
+            trial_dirname_creator=tune_trial_id,
+            **options,
         ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(folder.path / TUNE_FOLDER),
             callbacks=[callback],
             failure_config=tune.FailureConfig(max_failures=callback.retries),
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # a trial's own folder has every round
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_at_end=False
+            ),  # a trial's own folder has every round
             verbose=0,
-            progress_reporter=tune.CLIReporter(),  # says nothing; in a notebook, the usual one clears the cell's output
+            # says nothing; in a notebook, the usual one clears the cell's output
+            progress_reporter=tune.CLIReporter(),
         ),
     )
     try:
         tuner.fit()
     except Exception as error:
-        if stalled := next((cause for cause in causes(error) if isinstance(cause, StallError)), None):
+        if stalled := next(
+            (cause for cause in causes(error) if isinstance(cause, StallError)), None
+        ):
             raise stalled from None
         end_if_dead(error)
         if refused := _refused(error, folder):
             raise refused from None
-        # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended for lack of memory.
-        killed = next((cause for cause in causes(error) if isinstance(cause, OutOfMemoryError)), None)
+        # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended
+        # for lack of memory.
+        killed = next(
+            (cause for cause in causes(error) if isinstance(cause, OutOfMemoryError)), None
+        )
         if killed is None:
             raise
         callback.on_killed(str(killed))
@@ -335,15 +428,20 @@ def _fit(
 def end_if_dead(error: Exception | None = None) -> None:
     """Raise StallError if Ray has died, of which all else that goes wrong (``error``) follows."""
     if sentence := death():
-        ray.shutdown()  # else Tune, which tidies up, waits for the dead, and Ray ends this process after a minute
+        # else Tune, which tidies up, waits for the dead, and Ray ends this process after a minute
+        ray.shutdown()
         raise StallError(sentence) from error
 
 
 def _refused(error: BaseException, folder: Folder) -> WriteError | None:
-    """What the disk has refused, to `TuneCallback` or to Tune, which wraps it; None if it was something else."""
+    """What the disk has refused, to `TuneCallback` or to Tune, which wraps it; None if it was
+    something else.
+    """
     for cause in causes(error):
         if isinstance(cause, WriteError):
             return cause
         if isinstance(cause, OSError) and cause.errno in REFUSALS:
-            return write_error(Path(cause.filename or folder.path / TUNE_FOLDER), "could not be written", cause)
+            return write_error(
+                Path(cause.filename or folder.path / TUNE_FOLDER), "could not be written", cause
+            )
     return None

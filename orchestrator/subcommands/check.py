@@ -1,4 +1,6 @@
-"""``fedpriv check``: the conformance suite on one component, or whether the files of results are what was written."""
+"""``fedpriv check``: the conformance suite on one component, or whether the files of results are
+what was written.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="NAME|RESULTS[/SWEEP]",
-        help="a component, your own or ours; SLOT/NAME, such as model/mlp, if several slots have one of that name; or a "
-        "folder with results, whose files are all compared with what was written",
+        help=(
+            "a component, your own or ours; SLOT/NAME, such as model/mlp, if several slots have "
+            "one of that name; or a folder with results, whose files are all compared with what "
+            "was written"
+        ),
     )
-    parser.add_argument("--code", action="append", default=[], help="a folder or file of own components")
+    parser.add_argument(
+        "--code", action="append", default=[], help="a folder or file of own components"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -27,8 +34,14 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.config.listing import named_components
     from orchestrator.config.own_code import SLOT_NAMES, install_named
 
-    what: str = options.what  # results where such a folder exists or it is written as a path, else a component
-    if what in (".", "..") or os.path.isdir(what) or ("/" in what and what.partition("/")[0] not in SLOT_NAMES):
+    what: str = (
+        options.what
+    )  # results where such a folder exists or it is written as a path, else a component
+    if (
+        what in (".", "..")
+        or os.path.isdir(what)
+        or ("/" in what and what.partition("/")[0] not in SLOT_NAMES)
+    ):
         return _check_results(Path(os.path.expanduser(what)))
     install_named(options.code)
     named = named_components(options.what, "check")
@@ -40,18 +53,26 @@ def execute(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)  # more threads add in another order
     counts = {"FAILED": 0, "warning": 0}
     for slot, component in named:
-        origin = [f"  from {offer.origin}" for offer in offers(slot.folder) if offer.name == component]
+        origin = [
+            f"  from {offer.origin}" for offer in offers(slot.folder) if offer.name == component
+        ]
         print(f"{slot.key} {component}{''.join(origin[:1])}")
         for finding in findings(slot, component):
             word = "skipped" if finding.skipped else "passed"
             if finding.problems:
                 word = "warning" if finding.check.warns else "FAILED"
                 counts[word] += len(finding.problems)
-            print(f"  {word:8} {finding.check.title}" + (f" ({finding.skipped})" if finding.skipped else ""))
+            print(
+                f"  {word:8} {finding.check.title}"
+                + (f" ({finding.skipped})" if finding.skipped else "")
+            )
             for problem in finding.problems:
                 print(f"           - {problem}")
     contracts = "; the contracts are in CONTRIBUTING.md" if any(counts.values()) else ""
-    print(f"problems: {counts['FAILED'] or 'none'}, warnings: {counts['warning'] or 'none'}{contracts}")
+    print(
+        f"problems: {counts['FAILED'] or 'none'}, warnings: "
+        f"{counts['warning'] or 'none'}{contracts}"
+    )
     return SOME_FAILED if counts["FAILED"] else FINISHED
 
 

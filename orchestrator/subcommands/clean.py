@@ -1,4 +1,6 @@
-"""``fedpriv clean``: end what killed runs left running, and delete the files of sweeps that can be trained again."""
+"""``fedpriv clean``: end what killed runs left running, and delete the files of sweeps that can
+be trained again.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pathlib import Path
 from orchestrator import FINISHED, SOME_FAILED
 
 HELP = (
-    "end the processes that killed runs left behind, and delete what trials share, such as shadow models, which can "
-    "be trained again; results stay"
+    "end the processes that killed runs left behind, and delete what trials share, such as "
+    "shadow models, which can be trained again; results stay"
 )
 
 
@@ -50,9 +52,15 @@ def execute(options: argparse.Namespace) -> int:
         for file in sweep.cache.rglob("*"):
             with suppress(FileNotFoundError):  # a run may be at work, and rename files
                 size += file.lstat().st_size if not file.is_dir() else 0
-        print(f"{printable(sweep.name):{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
+        print(
+            f"{printable(sweep.name):{width}}  {len(list(sweep.cache.iterdir())):>6} "
+            f"entries  {size / 1e6:>8.1f} MB"
+        )
     if not options.yes and sys.stdin and sys.stdin.isatty():
-        print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
+        print(
+            "Results stay. What is deleted is trained again if a trial that has no result "
+            "yet needs it."
+        )
         with suppress(EOFError):
             options.yes = input("Delete it? [y/N] ").strip().lower() in ("y", "yes")
     if not options.yes:

@@ -1,4 +1,6 @@
-"""``fedpriv list``: all components by slot, or the fields of one of them; for people, programs and editors."""
+"""``fedpriv list``: all components by slot, or the fields of one of them; for people, programs
+and editors.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "name",
         nargs="?",
-        help="a component, slot, base, resources, tune, file, or a table: metrics, attacks, defenses, guarantees",
+        help=(
+            "a component, slot, base, resources, tune, file, or a table: metrics, attacks, "
+            "defenses, guarantees"
+        ),
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")
-    form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
-    add("--code", action="append", default=[], help="a folder or file of own components to list, too")
+    form.add_argument(
+        "--schema", action="store_true", help="print a JSON schema of sweep files, for editors"
+    )
+    add(
+        "--code",
+        action="append",
+        default=[],
+        help="a folder or file of own components to list, too",
+    )
 
 
 def execute(options: argparse.Namespace) -> int:

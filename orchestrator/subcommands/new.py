@@ -23,16 +23,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="DATA",
-        help="a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, .safetensors) or a folder "
-        "of images",
+        help=(
+            "a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, "
+            ".safetensors) or a folder of images"
+        ),
     )
-    add("--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)")
+    add(
+        "--label",
+        metavar="COLUMN",
+        help="the column with the class; of arrays, the array (default: y)",
+    )
     add("--client", metavar="COLUMN", help="the column that says whose it is (default: nobody)")
     add("--group", metavar="COLUMN", help="the column with the client's group")
-    add("--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient")
-    add("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
-    add("--drop", action="append", metavar="COLUMN", help="of a table, a column that is no feature; may be repeated")
-    add("--categories", action="append", metavar="COLUMN", help="of a table, a column of codes; may be repeated")
+    add(
+        "--subject",
+        metavar="COLUMN",
+        help="of a table, the column with whom a row is about, such as the patient",
+    )
+    add(
+        "--drop-unlabeled",
+        action="store_true",
+        help="of a table, leave out the rows without a label",
+    )
+    add(
+        "--drop",
+        action="append",
+        metavar="COLUMN",
+        help="of a table, a column that is no feature; may be repeated",
+    )
+    add(
+        "--categories",
+        action="append",
+        metavar="COLUMN",
+        help="of a table, a column of codes; may be repeated",
+    )
     add(
         "--numbers",
         action="append",
@@ -43,15 +67,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--nulls",
         type=lambda text: tuple(filter(None, text.split(","))),
         metavar="WORDS",
-        help="of a table, the words that stand for a missing value beside an empty cell, with commas; '': none",
+        help=(
+            "of a table, the words that stand for a missing value beside an empty cell, with "
+            "commas; '': none"
+        ),
     )
-    add("--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for")
-    add("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
+    add(
+        "--layout",
+        choices=("class", "client/class", "class/client"),
+        help="what the sub-folders of images stand for",
+    )
+    add(
+        "--output",
+        type=Path,
+        default=Path("sweep.yaml"),
+        help="the sweep file (default: sweep.yaml)",
+    )
     add("--force", action="store_true", help="replace the sweep file if there is one")
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Write the sweep file; return the exit code. Raises ConfigError, and then nothing was written."""
+    """Write the sweep file; return the exit code.
+
+    Raises ConfigError, and then nothing was written.
+    """
     from datasets.federation import DataError, printable
     from datasets.profile import profile
     from orchestrator.cluster.data_checks import data_problems
@@ -68,7 +107,9 @@ def execute(options: argparse.Namespace) -> int:
         sentence = f"{output} exists already; name another file, or add --force to replace it"
         problems.append(ConfigProblem(sentence, file="--output"))
     elif not os.access(parent := output.absolute().parent, os.W_OK):
-        problems.append(ConfigProblem(f"{parent} is no folder that can be written to", file="--output"))
+        problems.append(
+            ConfigProblem(f"{parent} is no folder that can be written to", file="--output")
+        )
     source: Path = Path(os.path.expanduser(options.file))
     try:
         names = (
@@ -87,7 +128,9 @@ def execute(options: argparse.Namespace) -> int:
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(data, relative, source.resolve().stem)
     except (DataError, ValueError) as error:
-        raise ConfigError([*problems, *(_problem(line) for line in str(error).split("\n"))]) from error
+        raise ConfigError(
+            [*problems, *(_problem(line) for line in str(error).split("\n"))]
+        ) from error
     if problems:
         raise ConfigError(problems)
     try:  # what ``fedpriv run`` would refuse is not written
@@ -96,13 +139,16 @@ def execute(options: argparse.Namespace) -> int:
             raise ConfigError(problems)
         write_atomically(output, text.encode())
     except ConfigError as error:
-        raise ConfigError(replace(problem, file="new", line=None) for problem in error.problems) from error
+        raise ConfigError(
+            replace(problem, file="new", line=None) for problem in error.problems
+        ) from error
     except WriteError as error:
         raise refusal(str(error), "--output") from error
     run = sweep.runs[0]
     print("\n".join(map(printable, data.notes)))
     print(
-        f"wrote {output}: {amount(len(sweep.runs), 'trial')}, {run.data.config.clients} clients, split {run.split.name}"
+        f"wrote {output}: {amount(len(sweep.runs), 'trial')}, {run.data.config.clients} "
+        f"clients, split {run.split.name}"
     )
     print("the federation is simulated here: its clients' rows all lie in this place")
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
@@ -111,7 +157,9 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _problem(sentence: str) -> ConfigProblem:
-    """The problem for a sentence that may begin with the option, or the field of a source, that it is about."""
+    """The problem for a sentence that may begin with the option, or the field of a source, that
+    it is about.
+    """
     from orchestrator.config.errors import ConfigProblem, keyed
 
     if sentence.startswith("--"):

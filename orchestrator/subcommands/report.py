@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from orchestrator.report.figures.drawing import Format
 
 FAIL_IF = (
-    "exit with code 3 if this holds in any setting, such as 'calibrated_auc_high > 0.6': a metric of the summary, "
-    "METRIC_low or METRIC_high for an end of its interval, METRIC_worst_client; may be repeated"
+    "exit with code 3 if this holds in any setting, such as 'calibrated_auc_high > 0.6': a "
+    "metric of the summary, METRIC_low or METRIC_high for an end of its interval, "
+    "METRIC_worst_client; may be repeated"
 )
-HELP = "write the page, the tables and the figures of a sweep, with the published numbers for comparison"
+HELP = (
+    "write the page, the tables and the figures of a sweep, with the published numbers for "
+    "comparison"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

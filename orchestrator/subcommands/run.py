@@ -15,7 +15,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
     add("sweep", type=Path, metavar="SWEEP.yaml")
-    add("--results", type=Path, default=Path("results"), help="folder for the results (default: results)")
+    add(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        help="folder for the results (default: results)",
+    )
     add(
         "--set",
         action="append",
@@ -26,19 +31,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--address",
-        help="a Ray cluster: HOST:PORT, auto or local (default: RAY_ADDRESS, else the cluster that `ray start` has "
-        "started on this machine, else a Ray of its own)",
+        help=(
+            "a Ray cluster: HOST:PORT, auto or local (default: RAY_ADDRESS, else the cluster that "
+            "`ray start` has started on this machine, else a Ray of its own)"
+        ),
     )
-    add("--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)")
     add(
-        "--print-config", action="store_true", help="print every trial with all defaults as a sweep file; start nothing"
+        "--tracking-uri",
+        help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)",
     )
-    add("--log-models", action="store_true", help="also send each trial's trained models to MLflow, one for each group")
     add(
-        "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
+        "--print-config",
+        action="store_true",
+        help="print every trial with all defaults as a sweep file; start nothing",
+    )
+    add(
+        "--log-models",
+        action="store_true",
+        help="also send each trial's trained models to MLflow, one for each group",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="show the trials, resources and estimated time without starting anything",
     )
     add("--fail-if", action="append", default=[], metavar="CONDITION", help=FAIL_IF)
-    add("--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's")
+    add(
+        "--repeat-changed",
+        action="store_true",
+        help="run trials again that ran with other code or data than today's",
+    )
 
 
 def execute(options: argparse.Namespace) -> int:

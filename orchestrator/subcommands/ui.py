@@ -15,13 +15,21 @@ REMEDY = "if mlflow.db is damaged, rename it, and a new one is filled from the r
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
-    add("results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)")
+    add(
+        "results",
+        nargs="?",
+        type=Path,
+        default=Path("results"),
+        help="the results folder (default: results)",
+    )
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=5000)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Fill the store with the sweeps that it lacks, say what to open, the latest first, and start the MLflow server."""
+    """Fill the store with the sweeps that it lacks, say what to open, the latest first, and
+    start the MLflow server.
+    """
     import socket
     import subprocess
 
@@ -35,7 +43,9 @@ def execute(options: argparse.Namespace) -> int:
 
     if named := named_server(None):
         raise refusal(
-            f"MLFLOW_TRACKING_URI names {without_password(named)}: open that server, or unset the variable", "ui"
+            f"MLFLOW_TRACKING_URI names {without_password(named)}: open that server, or "
+            "unset the variable",
+            "ui",
         )
     results = sweeps_in(Path(os.path.abspath(options.results)))[0].path.parent
     place = f"{options.host}:{options.port}"
@@ -50,19 +60,30 @@ def execute(options: argparse.Namespace) -> int:
         for sentence in fill(results):
             print(sentence, flush=True)
         client = connect(results)
-        experiments = [experiment for experiment in client.search_experiments() if SWEEP in experiment.tags]
+        experiments = [
+            experiment for experiment in client.search_experiments() if SWEEP in experiment.tags
+        ]
         latest = [experiment.experiment_id for experiment in experiments[:1]]
-        runs = client.search_runs(latest, order_by=["attributes.start_time ASC"])  # the sweep's own begins first
+        runs = client.search_runs(
+            latest, order_by=["attributes.start_time ASC"]
+        )  # the sweep's own begins first
     except Exception as error:  # in MLflow's own words, whatever they are
         raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
     for experiment in experiments:
-        print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {printable(experiment.name)}")
+        print(
+            f"open {view_link(f'http://{place}', experiment.experiment_id)}   "
+            f"{printable(experiment.name)}"
+        )
     if own := next((run.info for run in runs if TRIAL not in run.data.tags), None):
         print(
-            f"open http://{place}/#/experiments/{own.experiment_id}/runs/{own.run_id}   what {printable(own.run_name)} found"
+            f"open http://{place}/#/experiments/{own.experiment_id}/runs/{own.run_id}   "
+            f"what {printable(own.run_name)} found"
         )
-    # MLflow's start page shows its features for language models; this address opens the list of experiments.
-    print(f"open http://{place}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
+    # MLflow's start page shows its features for language models; this address opens the list of
+    # experiments.
+    print(
+        f"open http://{place}/#/experiments?workflowType=machine_learning   all sweeps", flush=True
+    )
     with subprocess.Popen(argv, env=environment) as process:
         try:
             return process.wait()

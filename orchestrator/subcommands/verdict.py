@@ -12,13 +12,19 @@ HELP = "say which published claims the results support, by one rule for all resu
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "results", type=Path, nargs="+", help="RESULTS/<sweep>, or a folder of measured trials (docs/measured)"
+        "results",
+        type=Path,
+        nargs="+",
+        help="RESULTS/<sweep>, or a folder of measured trials (docs/measured)",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="also write verdicts.md, .json and .png, and numbers.md (each published number beside the measured one) here",
+        help=(
+            "also write verdicts.md, .json and .png, and numbers.md (each published number "
+            "beside the measured one) here"
+        ),
     )
 
 
@@ -35,7 +41,11 @@ def execute(options: argparse.Namespace) -> int:
     if options.output and os.path.lexists(options.output) and not options.output.is_dir():
         raise refusal(f"{options.output} is no folder; name one", "--output")
     trials, notes = read_trials(options.results)
-    judged, compared, sources = verdicts(trials), numbers(trials), [str(path) for path in options.results]
+    judged, compared, sources = (
+        verdicts(trials),
+        numbers(trials),
+        [str(path) for path in options.results],
+    )
     text = markdown(judged, notes, sources, counted(compared))
     print(printed(text), end="")
     if folder := options.output:

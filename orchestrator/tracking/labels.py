@@ -1,8 +1,10 @@
-"""Names of trials, parameters, tags and metrics as MLflow has them, and a ready-made view of a sweep in its list of runs.
+"""Names of trials, parameters, tags and metrics as MLflow has them, and a ready-made view of a
+sweep in its list of runs.
 
-The view has settings and headline metrics as columns, the trade-off on top. MLflow's pages keep such a view in a tag of the
-experiment, and an address with the tag's key opens it. The form of the tag is not documented; it was read in MLflow 3.17.
-Where another version does not understand it, its page says so and shows the runs in its own way.
+The view has settings and headline metrics as columns, the trade-off on top. MLflow's pages keep
+such a view in a tag of the experiment, and an address with the tag's key opens it. The form of the
+tag is not documented; it was read in MLflow 3.17. Where another version does not understand it, its
+page says so and shows the runs in its own way.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from orchestrator.report.data import REPEATS
 
 RUN = "run"  # the section of metrics that are no results: rounds and seconds
 ATTACKS = (MEMBERSHIP, SOURCE, CLIENT)
-# The section of MLflow's charts in which the metrics of a family stand. Other families have a section of their own name.
+# The section of MLflow's charts in which the metrics of a family stand. Other families have a
+# section of their own name.
 SECTIONS = dict.fromkeys(ATTACKS, "attack") | {FAIRNESS: "fairness", NOISE: "privacy", TIME: RUN}
 VIEW = "fedpriv"  # the key of the view
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
@@ -44,7 +47,9 @@ def metric_key(name: str) -> str:
     """
     family = metric(name).family
     section = RUN if name in BOOKKEEPING else SECTIONS.get(family, family.lower())
-    return "/".join(re.sub(r"[^\w.-]+", " ", part).strip() for part in (section, name))  # MLflow takes no others
+    return "/".join(
+        re.sub(r"[^\w.-]+", " ", part).strip() for part in (section, name)
+    )  # MLflow takes no others
 
 
 def trial_name(swept: Mapping[str, Any]) -> str:
@@ -57,21 +62,28 @@ def trial_name(swept: Mapping[str, Any]) -> str:
     words = []
     for key, value in swept.items():
         twins = list(last.values()).count(last[key]) > 1
-        words.append(brief(value) if last[key] == "name" else f"{key if twins else last[key]}={brief(value)}")
+        words.append(
+            brief(value) if last[key] == "name" else f"{key if twins else last[key]}={brief(value)}"
+        )
     return " ".join(words)
 
 
 def setting_name(swept: Mapping[str, Any]) -> str:
-    """The swept values without the seeds, for charts' legends; "all trials" where nothing else was swept.
+    """The swept values without the seeds, for charts' legends; "all trials" where nothing else
+    was swept.
 
     >>> setting_name({"clustering.name": "ifca", "seed": 1}), setting_name({"seed": 1})
     ('ifca', 'all trials')
     """
-    return trial_name({key: value for key, value in swept.items() if key not in REPEATS}) or "all trials"
+    return (
+        trial_name({key: value for key, value in swept.items() if key not in REPEATS})
+        or "all trials"
+    )
 
 
 def brief(value: Any) -> str:
-    """A swept value in short form; for a whole slot its lists if it has any, otherwise its name and fields.
+    """A swept value in short form; for a whole slot its lists if it has any, otherwise its name
+    and fields.
 
     >>> brief({"name": "finp", "beta": 0.3}), brief({"name": "groups", "minority": [0, 25]}), brief(0.5)
     ('finp beta 0.3', 'minority [0, 25]', '0.5')
@@ -93,11 +105,16 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     >>> scalar_metrics({"accuracy": 0.5, "loss": float("nan"), "purity": None, "model": "majority"})
     {'accuracy': 0.5}
     """
-    return {name: float(value) for name, value in row.items() if isinstance(value, Real) and math.isfinite(value)}
+    return {
+        name: float(value)
+        for name, value in row.items()
+        if isinstance(value, Real) and math.isfinite(value)
+    }
 
 
 def view_link(server: str, experiment: str) -> str:
-    """The address that opens the view of an experiment, as a table; ``&compareRunsMode=CHART`` behind it, as charts.
+    """The address that opens the view of an experiment, as a table; ``&compareRunsMode=CHART``
+    behind it, as charts.
 
     >>> view_link("http://127.0.0.1:5000/", "3")
     'http://127.0.0.1:5000/#/experiments/3/runs?workflowType=machine_learning&viewStateShareKey=fedpriv'
@@ -106,11 +123,13 @@ def view_link(server: str, experiment: str) -> str:
     return f"{server.rstrip('/')}/#/{runs}"
 
 
-def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str] = ()) -> dict[str, str]:
+def view_tags(
+    swept: Iterable[str], names: Collection[str], first: Sequence[str] = ()
+) -> dict[str, str]:
     """The experiment's tag with the view; empty while nothing is measured.
 
-    Its columns are the ``swept`` keys but for seeds, and the headlines among the measured metrics ``names``, ``first`` ones
-    in front; each section of metrics is listed.
+    Its columns are the ``swept`` keys but for seeds, and the headlines among the measured metrics
+    ``names``, ``first`` ones in front; each section of metrics is listed.
     """
     headlines = headline_metrics(names, first)
     if not headlines:
@@ -119,7 +138,11 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
     columns += [f"metrics.`{metric_key(name)}`" for name in headlines]
     charts = [_chart(accuracy, risk) for accuracy, risk in trade_offs(headlines)]
     top, measured = _section(headlines[0]), {_section(name) for name in names} - {RUN}
-    sections = [*([TRADE_OFF] if charts else []), *sorted(measured, key=lambda section: (section != top, section)), RUN]
+    sections = [
+        *([TRADE_OFF] if charts else []),
+        *sorted(measured, key=lambda section: (section != top, section)),
+        RUN,
+    ]
     view = {
         "searchFilter": "",
         "orderByKey": "attributes.start_time",
@@ -130,7 +153,10 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
         "selectedColumns": columns,
         "columnOrder": columns,
         "columnWidths": dict.fromkeys(columns, WIDTH),
-        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": SETTING}]},
+        "groupBy": {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": "tag", "groupByData": SETTING}],
+        },
         "groupsExpanded": {},
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
@@ -139,20 +165,38 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,  # MLflow adds those of the other sections
         "compareRunSections": [
-            {"uuid": section, "name": section, "display": section != RUN, "isReordered": True, "deleted": False}
+            {
+                "uuid": section,
+                "name": section,
+                "display": section != RUN,
+                "isReordered": True,
+                "deleted": False,
+            }
             | {"isGenerated": section != TRADE_OFF}
             for section in sections
         ],
         "isAccordionReordered": True,  # else the sections are in alphabetical order
     }
-    packed = base64.b64encode(zlib.compress(json.dumps(view, separators=(",", ":")).encode())).decode()
-    return {VIEW_TAG: json.dumps({"name": TITLE, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})}
+    packed = base64.b64encode(
+        zlib.compress(json.dumps(view, separators=(",", ":")).encode())
+    ).decode()
+    return {
+        VIEW_TAG: json.dumps(
+            {"name": TITLE, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"}
+        )
+    }
 
 
 def _chart(accuracy: str, risk: str) -> dict[str, Any]:
     title = f"{full_label(risk)} against {full_label(accuracy)}"
     x, y = ({"key": metric_key(name), "type": "METRIC"} for name in (accuracy, risk))
-    chart = {"type": "SCATTER", "uuid": title, "metricSectionId": TRADE_OFF, "displayName": title, "xaxis": x}
+    chart = {
+        "type": "SCATTER",
+        "uuid": title,
+        "metricSectionId": TRADE_OFF,
+        "displayName": title,
+        "xaxis": x,
+    }
     return {**chart, "yaxis": y, "deleted": False, "isGenerated": False, "runsCountToCompare": 100}
 
 
@@ -161,7 +205,8 @@ def _section(name: str) -> str:
 
 
 def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[str]:
-    """At most six of the measured metrics ``names``: ``first``, then those that the terminal's table ranks highest.
+    """At most six of the measured metrics ``names``: ``first``, then those that the terminal's
+    table ranks highest.
 
     >>> headline_metrics({"accuracy", "loss", "mia_auc"}, ["mia_auc"])
     ['mia_auc', 'accuracy']
@@ -172,7 +217,8 @@ def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[
 
 
 def trade_offs(headlines: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs of an accuracy and a risk among the headline metrics: that which the risk declares, or else the first.
+    """The pairs of an accuracy and a risk among the headline metrics: that which the risk
+    declares, or else the first.
 
     >>> trade_offs(["accuracy_minority", "accuracy_majority", "risk_majority"])
     [('accuracy_majority', 'risk_majority')]
@@ -182,5 +228,7 @@ def trade_offs(headlines: Sequence[str]) -> list[tuple[str, str]]:
     for risk in map(metric, headlines):
         if accuracies and risk.family in ATTACKS and risk.unit == "fraction":
             declared = risk.risk.accuracies if risk.risk else ()
-            pairs.append((next((name for name in declared if name in accuracies), accuracies[0]), risk.name))
+            pairs.append(
+                (next((name for name in declared if name in accuracies), accuracies[0]), risk.name)
+            )
     return pairs

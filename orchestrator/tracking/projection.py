@@ -1,6 +1,8 @@
-"""What MLflow should have of a sweep and of its trials: a function of the results folder, and of nothing else.
+"""What MLflow should have of a sweep and of its trials: a function of the results folder, and of
+nothing else.
 
-Part of it are notes in Markdown. MLflow shows the beginning of a note in tables, so its first line is a sentence.
+Part of it are notes in Markdown. MLflow shows the beginning of a note in tables, so its first line
+is a sentence.
 """
 
 from __future__ import annotations
@@ -40,17 +42,25 @@ from orchestrator.tracking.labels import (
 )
 
 ROUND = metric_key("round")  # a metric that every round has
-SOFTWARE = ("commit", "host", "device")  # of a trial's origin, besides versions of packages, what is a tag
+SOFTWARE = (
+    "commit",
+    "host",
+    "device",
+)  # of a trial's origin, besides versions of packages, what is a tag
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
 PICTURES = "description"  # the folder of a note's figures among the artifacts
 MOST_FIGURES = 3  # in a note: the first of these that there are
 NOTE_LENGTH = 8000  # MLflow's limit
-CUT = "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the artifacts.)"
+CUT = (
+    "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the "
+    "artifacts.)"
+)
 READING = (
-    "**How to read it.** Numbers of a setting are means over its finished seeds ± half the width of the 95 % interval; below "
-    "three seeds the values themselves. Rates are fractions of one. Metrics and charts are in sections: `accuracy`, `attack`, "
-    "`privacy`, ...; their step is the round, counted from 1; `run` holds rounds and seconds. Settings, whole tables and "
-    "figures are among the artifacts."
+    "**How to read it.** Numbers of a setting are means over its finished seeds ± half the "
+    "width of the 95 % interval; below three seeds the values themselves. Rates are fractions "
+    "of one. Metrics and charts are in sections: `accuracy`, `attack`, `privacy`, ...; their "
+    "step is the round, counted from 1; `run` holds rounds and seconds. Settings, whole "
+    "tables and figures are among the artifacts."
 )
 
 
@@ -70,14 +80,17 @@ class Projection:
     inputs: Sequence[Dataset] = ()  # the data sets that it has read
     rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
-    pictures: Mapping[str, bytes] = field(default_factory=dict)  # figures that its note shows, by file name
+    pictures: Mapping[str, bytes] = field(
+        default_factory=dict
+    )  # figures that its note shows, by file name
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
 
 
 def project_trial(
     folder: Folder, record: Mapping[str, Any], trial: str, swept: Mapping[str, Any], experiment: str
 ) -> Projection:
-    """What MLflow should have of a trial that has ended; its note links to MLflow's ``experiment`` of the sweep.
+    """What MLflow should have of a trial that has ended; its note links to MLflow's
+    ``experiment`` of the sweep.
 
     Raises DamageError if a file is not what was saved.
     """
@@ -93,7 +106,9 @@ def project_trial(
     rounds, finals = round_points(rows, started, ended), scalar_metrics(metrics)
     software = {key: origin[key] for key in origin if key in SOFTWARE or key.startswith("version.")}
     remarks = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
-    tags = run_tags(run, swept, software) | {name: value for name, value in metrics.items() if isinstance(value, str)}
+    tags = run_tags(run, swept, software) | {
+        name: value for name, value in metrics.items() if isinstance(value, str)
+    }
     tags |= {name: text for name, text in remarks.items() if text} | {"status": record["status"]}
     if failed:  # one that an earlier attempt has left says nothing of a trial that did not fail
         with suppress(OSError):
@@ -101,7 +116,9 @@ def project_trial(
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
     data, digest, inputs = run.get("data"), origin.get("data"), list[Dataset]()
     if data and digest:
-        inputs = [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
+        inputs = [
+            Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))
+        ]
     took = f" after {last} round{'s' * (last != 1)} in {seconds:.0f} s" if rows else ""
     return Projection(
         manifest=record["manifest"],
@@ -120,14 +137,18 @@ def project_trial(
 
 
 def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: str) -> Projection:
-    """What MLflow should have of a sweep with these ``trials``; its note links to its ``experiment`` and own ``run``."""
+    """What MLflow should have of a sweep with these ``trials``; its note links to its
+    ``experiment`` and own ``run``.
+    """
     ids = list(trials)
     records = {trial: record for trial in map(folder.trial, ids) if (record := read_record(trial))}
     times = [_written(trial.manifest) for trial in records] or [_written(folder.manifest)]
     good = all(record["status"] in ("finished", "stopped") for record in records.values())
     word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
     word, status = (word, status) if len(records) == len(ids) else ("unfinished", "KILLED")
-    shown = {str(path.relative_to(folder.path)): content for path, content in sweep_files(folder).items()}
+    shown = {
+        str(path.relative_to(folder.path)): content for path, content in sweep_files(folder).items()
+    }
     drawn = [name for name in FIGURES if f"report/{name}.png" in shown][:MOST_FIGURES]
     pictures = {f"{name}.png": shown[f"report/{name}.png"] for name in drawn}
     note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
@@ -137,7 +158,10 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
 
         results = read_results(folder.path)
         first = [name for name in main_risk(results) or () if name][::-1]
-        verdicts = {f"verdict.{verdict.claim['claim']}": judged.words(verdict) for verdict in judged.of(results)}
+        verdicts = {
+            f"verdict.{verdict.claim['claim']}": judged.words(verdict)
+            for verdict in judged.of(results)
+        }
         note = _sweep_note(results, first, list(pictures), experiment, run)
     return Projection(
         manifest=content_hash(folder),
@@ -154,44 +178,74 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     )
 
 
-def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, str]:
-    """The tags of a trial that are known when it starts: its setting, its components, what it runs with."""
-    parts = {slot: str(part["name"]) for slot, part in run.items() if isinstance(part, Mapping) and "name" in part}
+def run_tags(
+    run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]
+) -> dict[str, str]:
+    """The tags of a trial that are known when it starts: its setting, its components, what it
+    runs with.
+    """
+    parts = {
+        slot: str(part["name"])
+        for slot, part in run.items()
+        if isinstance(part, Mapping) and "name" in part
+    }
     if attacks := ", ".join(str(attack["name"]) for attack in run.get("attacks") or ()):
         parts["attacks"] = attacks
     return _shown_tags(origin) | {SETTING: setting_name(swept)} | parts
 
 
-def round_points(rows: Iterable[Mapping[str, Any]], started: int, ended: int | None = None) -> list[Metric]:
-    """The values of rounds, the metric `ROUND` last in each, of a row for each round, with ``round`` counted from 0.
+def round_points(
+    rows: Iterable[Mapping[str, Any]], started: int, ended: int | None = None
+) -> list[Metric]:
+    """The values of rounds, the metric `ROUND` last in each, of a row for each round, with
+    ``round`` counted from 0.
 
-    What is no finite number is left out. Times are in milliseconds since 1970: the first round ``started`` then, and all are
-    before the trial ``ended``. In a live run, which does not say that, all are of the time ``started``, which is now.
+    What is no finite number is left out. Times are in milliseconds since 1970: the first round
+    ``started`` then, and all are
+    before the trial ``ended``. In a live run, which does not say that, all are of the time
+    ``started``, which is now.
     """
     points, time = list[Metric](), float(started)
     for row in rows:
         step = int(row["round"]) + 1
         time = time if ended is None else min(time + 1000 * (row.get("seconds") or 0.0), ended - 1)
-        values = {name: value for name, value in scalar_metrics(row).items() if name != "round"} | {"round": step}
-        points += [Metric(metric_key(name), float(value), int(time), step) for name, value in values.items()]
+        values = {name: value for name, value in scalar_metrics(row).items() if name != "round"} | {
+            "round": step
+        }
+        points += [
+            Metric(metric_key(name), float(value), int(time), step)
+            for name, value in values.items()
+        ]
     return points
 
 
 def final_points(finals: Mapping[str, float], rounds: Sequence[Metric], ended: int) -> list[Metric]:
-    """The final values: at the last round's step, or one beyond where that round has a value of its own.
+    """The final values: at the last round's step, or one beyond where that round has a value of
+    its own.
 
-    MLflow shows the value of the latest step, so a metric whose last round has the final value already is left out.
+    MLflow shows the value of the latest step, so a metric whose last round has the final value
+    already is left out.
 
     >>> points = final_points({"loss": 0.5, "accuracy": 0.9}, [Metric("accuracy/accuracy", 0.8, 0, 2)], ended=9)
     >>> [(point.key, point.value, point.step) for point in points]
     [('accuracy/loss', 0.5, 2), ('accuracy/accuracy', 0.9, 3)]
     """
-    last, step = {point.key: point for point in rounds}, max((point.step for point in rounds), default=0)
+    last, step = (
+        {point.key: point for point in rounds},
+        max((point.step for point in rounds), default=0),
+    )
     points = []
     for name, value in finals.items():
         latest = last.get(metric_key(name))
         if latest is None or latest.value != value:
-            points.append(Metric(metric_key(name), value, ended, step + (latest is not None and latest.step == step)))
+            points.append(
+                Metric(
+                    metric_key(name),
+                    value,
+                    ended,
+                    step + (latest is not None and latest.step == step),
+                )
+            )
     return points
 
 
@@ -209,17 +263,25 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
     return tags
 
 
-def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, float], experiment: str) -> str:
+def _trial_note(
+    state: str, remarks: Mapping[str, str], finals: Mapping[str, float], experiment: str
+) -> str:
     """The note of a trial with these final metrics; ``state`` says which it is and how it ended."""
     values = []
     for described in map(metric, headline_metrics(finals.keys())):
-        chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
+        chance = (
+            finals.get(described.chance) if isinstance(described.chance, str) else described.chance
+        )
         known = (value for value in (finals[described.name], chance) if value is not None)
         pair = [number(value, described.digits, described.bound) for value in known]
-        values.append(f"{full_label(described.name)} {' (by chance '.join(pair)}{')' * (len(pair) - 1)}")
+        values.append(
+            f"{full_label(described.name)} {' (by chance '.join(pair)}{')' * (len(pair) - 1)}"
+        )
     blocks = [f"{escape(': '.join(filter(None, (state, ', '.join(values)))))}."]
     if remarks["reason"]:
-        more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
+        more = (
+            "The whole message is in `error.txt` among the artifacts, if the trial could write it."
+        )
         blocks.append(f"**Why there is no result:** {escape(remarks['reason'])}. {more}")
     if remarks["notes"]:
         blocks.append(f"**Note:** {escape(remarks['notes'])}.")
@@ -236,8 +298,11 @@ def begun_note(experiment: str) -> str:
     return "\n\n".join(["The sweep is running.", f"Open {_views(experiment)}.", READING])
 
 
-def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[str], experiment: str, run: str) -> str:
-    """The note of a sweep, for its ``run`` in MLflow, which has the pictures, and for its ``experiment``.
+def _sweep_note(
+    results: Results, first: Sequence[str], pictures: Sequence[str], experiment: str, run: str
+) -> str:
+    """The note of a sweep, for its ``run`` in MLflow, which has the pictures, and for its
+    ``experiment``.
 
     The table of the settings comes last, because it is what a note that is too long can lose.
     """
@@ -255,7 +320,8 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[str],
     blocks = [
         escape(summary.question),
         f"**{escape(summary.headline)}**",
-        f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
+        f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin "
+        "with the trade-off.",
         *(
             f"![{picture}](get-artifact?path={quote(f'{PICTURES}/{picture}', safe='')}&run_uuid={run})"
             for picture in pictures
@@ -271,4 +337,8 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[str],
         escape(guessing([(metric_.label, metric_) for metric_ in metrics], results)),
     ]
     note = "\n\n".join(filter(None, blocks))
-    return note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - len(CUT)].rpartition("\n")[0] + CUT
+    return (
+        note
+        if len(note) <= NOTE_LENGTH
+        else note[: NOTE_LENGTH - len(CUT)].rpartition("\n")[0] + CUT
+    )

@@ -1,6 +1,7 @@
 """The display of a running sweep: a live table on a terminal, otherwise one line per round.
 
-Both show the metrics that the sweep has measured, chosen by `orchestrator.config.metric_names`, and how long it still takes.
+Both show the metrics that the sweep has measured, chosen by `orchestrator.config.metric_names`, and
+how long it still takes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from orchestrator.config.metric_names import BOOKKEEPING, Shown, metric, table_c
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
-RECENT = 8  # finished trials that stay visible in the live table, below the running ones, while there is room
-TITLE = 16  # columns that titles may keep, so that trials can be distinguished, before a metric is left out
+# finished trials that stay visible in the live table, below the running ones, while there is room
+RECENT = 8
+# columns that titles may keep, so that trials can be distinguished, before a metric is left out
+TITLE = 16
 UNLIMITED = 10_000  # columns
 DASH = "–"
 
@@ -39,7 +42,9 @@ class ScreenTrial:
     status: str = "waiting"  # waiting, running, or the status with which it ended
     done: int = 0  # completed rounds
     new_rounds: int = 0  # those of them since the screen began
-    values: dict[str, float] = field(default_factory=dict)  # the latest value of every metric, at the end the final one
+    values: dict[str, float] = field(
+        default_factory=dict
+    )  # the latest value of every metric, at the end the final one
     note: str = ""  # such as what it is waiting for
     began: float | None = None
     ended: float | None = None
@@ -58,16 +63,25 @@ def duration(seconds: float) -> str:
 
 
 class Screen:
-    """A listener that shows the progress of ``total`` trials on standard output, with a live table on a terminal."""
+    """A listener that shows the progress of ``total`` trials on standard output, with a live
+    table on a terminal.
+    """
 
-    def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        total: int,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.total, self.clock = total, clock
         width = None if sys.stdout and sys.stdout.isatty() else PLAIN_WIDTH
         self.console = console or Console(width=width, highlight=False, force_jupyter=False)
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
         self.began = clock()
-        self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table)
+        self.live = Live(
+            console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table
+        )
 
     def __enter__(self) -> Screen:
         if self.console.is_terminal:
@@ -94,15 +108,30 @@ class Screen:
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         entry = self.trials[trial]
-        entry.done, entry.new_rounds, entry.note = rows[-1]["round"] + 1, entry.new_rounds + len(rows), ""
+        entry.done, entry.new_rounds, entry.note = (
+            rows[-1]["round"] + 1,
+            entry.new_rounds + len(rows),
+            "",
+        )
         for row in rows:
             values = measured(row)
             entry.values |= values
             self.names |= values.keys()
             if not self.console.is_terminal:
-                columns = [column for column in table_columns(self.names, live=True) if column.metrics[0] in values]
-                cells = [f"{' '.join(column.heading.split())} {_cell(values, column)}" for column in columns]
-                words = [f"round {row['round'] + 1}/{entry.rounds}", *cells, f"{row['seconds']:.2f} s"]
+                columns = [
+                    column
+                    for column in table_columns(self.names, live=True)
+                    if column.metrics[0] in values
+                ]
+                cells = [
+                    f"{' '.join(column.heading.split())} {_cell(values, column)}"
+                    for column in columns
+                ]
+                words = [
+                    f"round {row['round'] + 1}/{entry.rounds}",
+                    *cells,
+                    f"{row['seconds']:.2f} s",
+                ]
                 self._say_of(entry, "  ".join(words))
 
     def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
@@ -124,34 +153,56 @@ class Screen:
             self._say_of(entry, f"finished in {record['seconds']:.1f} s{self.left()}")
 
     def table(self) -> Group:
-        """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
-        ended, running = self._ended(), [trial for trial in self.trials.values() if trial.status == "running"]
-        head = f"{len(ended)} of {self.total} trials ended, {_stopwatch(self.clock() - self.began)}{self.left()}"
+        """The current live table, no wider than the console: where space is short, titles are
+        folded, then metrics left out.
+        """
+        ended, running = (
+            self._ended(),
+            [trial for trial in self.trials.values() if trial.status == "running"],
+        )
+        head = (
+            f"{len(ended)} of {self.total} trials ended, "
+            f"{_stopwatch(self.clock() - self.began)}{self.left()}"
+        )
         trials = running + ended[: -RECENT - 1 : -1]
         columns = table_columns(self.names, live=True) if self.names else []
         options = self.console.options.update_width(UNLIMITED)
         while columns:
-            narrowest = Measurement.get(self.console, options, self._grid(trials, columns, TITLE)).maximum
+            narrowest = Measurement.get(
+                self.console, options, self._grid(trials, columns, TITLE)
+            ).maximum
             if narrowest <= self.console.width:
                 break
-            columns.remove(max(reversed(columns), key=lambda column: column.rank))  # the last of the highest rank
+            columns.remove(
+                max(reversed(columns), key=lambda column: column.rank)
+            )  # the last of the highest rank
         return Group(Text(head, style="bold"), self._grid(trials, columns))
 
     def left(self) -> str:
-        """The end of a sentence on how long the sweep still takes, at its speed so far; empty where there is nothing to say."""
+        """The end of a sentence on how long the sweep still takes, at its speed so far; empty
+        where there is nothing to say.
+        """
         trials = list(self.trials.values())
         began = [trial.began for trial in trials if trial.began is not None]
         new = sum(trial.new_rounds for trial in trials)
         unseen = max(0, self.total - len(trials))  # a search adds its trials one after another
         ahead = sum(trial.rounds - trial.done for trial in trials if trial.ended is None)
         rounds = ahead + unseen * fmean([trial.rounds for trial in trials] or [0])
-        return f", {duration((self.clock() - min(began)) / new * rounds)} left" if new and rounds else ""
+        return (
+            f", {duration((self.clock() - min(began)) / new * rounds)} left"
+            if new and rounds
+            else ""
+        )
 
-    def _grid(self, trials: list[ScreenTrial], columns: Sequence[Shown], widest: int | None = None) -> Table:
+    def _grid(
+        self, trials: list[ScreenTrial], columns: Sequence[Shown], widest: int | None = None
+    ) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("trial", overflow="fold", max_width=widest)
         for heading in ("round", "time", "status", *(column.heading for column in columns)):
-            table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
+            table.add_column(
+                heading, justify="left" if heading == "status" else "right", no_wrap=True
+            )
         for trial in trials:
             ended = self.clock() if trial.ended is None else trial.ended
             spent = "" if trial.began is None else _stopwatch(ended - trial.began)
@@ -183,4 +234,6 @@ def _cell(values: Mapping[str, float], column: Shown) -> str:
     if name not in values:
         return DASH
     # In one round, a number of clients is an integer.
-    return number(values[name], 0 if metric(name).unit == "clients" else column.digits, metric(name).bound)
+    return number(
+        values[name], 0 if metric(name).unit == "clients" else column.digits, metric(name).bound
+    )

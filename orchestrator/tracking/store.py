@@ -1,4 +1,5 @@
-"""Where MLflow is: a server, or the store beside the results, ``mlflow.db`` with its artifacts in ``mlartifacts``.
+"""Where MLflow is: a server, or the store beside the results, ``mlflow.db`` with its artifacts
+in ``mlartifacts``.
 
 An address that can be none is refused before a sweep begins.
 """
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
-# What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
+# What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may
+# add schemes.
 FOLDERS = ("", "file")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 DATABRICKS = ("databricks", "databricks-uc", "uc")
@@ -46,18 +48,24 @@ SETTINGS = SILENT | {
 
 
 def configure_environment() -> None:
-    """Set the environment variables of MLflow before its import; values that the user has set are kept."""
+    """Set the environment variables of MLflow before its import; values that the user has set
+    are kept.
+    """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
 
 def named_server(tracking_uri: str | None) -> str | None:
-    """The MLflow server from the argument or from MLFLOW_TRACKING_URI; None if the user named none."""
+    """The MLflow server from the argument or from MLFLOW_TRACKING_URI; None if the user named
+    none.
+    """
     return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or None
 
 
 def server_problem(tracking_uri: str | None) -> str | None:
-    """Why the address of MLflow can be none, as a sentence; None if it can be one. Nothing is asked over the network.
+    """Why the address of MLflow can be none, as a sentence; None if it can be one.
+
+    Nothing is asked over the network.
 
     >>> server_problem("localhost:5000")
     'localhost:5000 is no MLflow address. Did you mean http://localhost:5000?'
@@ -78,11 +86,15 @@ def server_problem(tracking_uri: str | None) -> str | None:
     known = {*SCHEMES, *(it.name for it in entry_points(group=PLUGINS))}
     if scheme in known:
         return _unwritable(uri, scheme)
-    return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, known - {""})
+    return unknown_name(
+        f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, known - {""}
+    )
 
 
 def _unwritable(uri: str, scheme: str) -> str | None:
-    """Why the MLflow here cannot keep anything at an address with a known scheme, as a sentence; None if it can."""
+    """Why the MLflow here cannot keep anything at an address with a known scheme, as a sentence;
+    None if it can.
+    """
     place = without_password(uri)
     try:
         if scheme in DATABASES:
@@ -96,7 +108,10 @@ def _unwritable(uri: str, scheme: str) -> str | None:
         if scheme not in FOLDERS:
             return f"MLflow cannot use {place} here ({reason(error)[:150]}); {OTHERS}"
         file = os.path.abspath(f"{unquote(urlsplit(uri).path)}.db")
-        return f"{place} is a folder, and this MLflow writes to none; give sqlite:///{file} or a server, {SERVER}"
+        return (
+            f"{place} is a folder, and this MLflow writes to none; give sqlite:///{file} or a "
+            f"server, {SERVER}"
+        )
     return None
 
 
@@ -109,7 +124,8 @@ def _open(uri: str) -> None:
 
 
 def _no_data_base(uri: str, place: str) -> str | None:
-    """Why an address names no data base; of SQLite, MLflow would try for minutes, or keep it in memory.
+    """Why an address names no data base; of SQLite, MLflow would try for minutes, or keep it in
+    memory.
 
     Raises:
         Exception: SQLAlchemy's, where it knows no such data base, or the package for it is missing.
@@ -148,7 +164,8 @@ def address(results: Path, tracking_uri: str | None = None) -> str:
     file = os.path.abspath(results / LOCAL)
     plain = f"sqlite:///{file}"
     is_plain = str(URL.create("sqlite", database=file)) == plain
-    # Of an address that begins with sqlite:///, MLflow makes the folder as it is written there: "%C3%BC" instead of "ü".
+    # Of an address that begins with sqlite:///, MLflow makes the folder as it is written there:
+    # "%C3%BC" instead of "ü".
     return plain if is_plain else str(URL.create("sqlite+pysqlite", database=file))
 
 
@@ -184,13 +201,17 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
         if magic not in (b"", MAGIC):  # MLflow would try for minutes
             raise FolderError(f"{store} is no SQLite data base")
     client = MlflowClient(address(results, tracking_uri))
-    with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
+    with suppress(
+        AttributeError
+    ):  # MLflow keeps connections by address, and the file may be another one by now
         client._tracking_client.store.engine.dispose()
     return client
 
 
 def _create(store: Path) -> None:
-    """Create a store at once: MLflow takes 4 s, and if it were killed meanwhile, could not open what is there."""
+    """Create a store at once: MLflow takes 4 s, and if it were killed meanwhile, could not open
+    what is there.
+    """
     from mlflow import MlflowClient
 
     with tempfile.TemporaryDirectory() as folder:
@@ -206,7 +227,8 @@ def server(results: Path, port: int, host: str) -> tuple[list[str], dict[str, st
     """The command line and environment of MLflow's server on the store beside the results."""
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", address(results)]
     command += ["--artifacts-destination", Path(os.path.abspath(results / ARTIFACTS)).as_uri()]
-    # One worker, because each takes 300 MB and one person looks at one page at a time; no execution of jobs.
+    # One worker, because each takes 300 MB and one person looks at one page at a time; no execution
+    # of jobs.
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     return command, {**os.environ, **SILENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
@@ -225,18 +247,25 @@ def reason(error: BaseException) -> str:
 
 
 def status(error: BaseException) -> int:
-    """The HTTP status that an error of MLflow or requests stands for; 0 if it is of something else."""
+    """The HTTP status that an error of MLflow or requests stands for; 0 if it is of something
+    else.
+    """
     if ask := getattr(error, "get_http_status_code", None):
         return int(ask())
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
 def remedy(error: BaseException, experiment: str) -> str:
-    """What a user can do where the server refuses to take an ``experiment``; empty where it is only away."""
+    """What a user can do where the server refuses to take an ``experiment``; empty where it is
+    only away.
+    """
     if "Invalid Host header" in str(error):  # a status of 403, too
         return "its owner lets the name in its address in with `mlflow server --allowed-hosts`"
     if status(error) == UNKNOWN_USER:
-        return "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, of a user of the server"
+        return (
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+            "MLFLOW_TRACKING_TOKEN, of a user of the server"
+        )
     if status(error) == FORBIDDEN:
         return f"ask its owner for the right to create and edit the experiment {experiment}"
     return ""

@@ -1,8 +1,10 @@
-"""`MlflowSweep`: MLflow has what the results folder says, once; whatever was killed or away before is made right.
+"""`MlflowSweep`: MLflow has what the results folder says, once; whatever was killed or away
+before is made right.
 
-A sweep is a run, and each of its trials is a run below it. Both are found by the identity of the results folder, wherever
-that is now. A run carries, as its last tag, the hash of what the folder has for it. Where that is another today, or is
-missing, a trial's run is deleted and logged again from disk, and the sweep's own run is written over.
+A sweep is a run, and each of its trials is a run below it. Both are found by the identity of the
+results folder, wherever that is now. A run carries, as its last tag, the hash of what the folder
+has for it. Where that is another today, or is missing, a trial's run is deleted and logged again
+from disk, and the sweep's own run is written over.
 """
 
 from __future__ import annotations
@@ -35,17 +37,27 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
     from torch import nn
 
-FIGURE_WIDTH = 700  # pixels: a note shows pictures in their full size, and a wider one pushes its page off the screen
-SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
-MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
+# pixels: a note shows pictures in their full size, and a wider one pushes its page off the screen
+FIGURE_WIDTH = 700
+SWEEP, TRIAL = (
+    "fedpriv.sweep",
+    "fedpriv.trial",
+)  # tags: the identity of the results folder, and the trial's id
+MARK, MODELS = (
+    "fedpriv.manifest",
+    "fedpriv.models",
+)  # tags: what was logged, and of which groups models were
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
-KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
+KIND = {
+    "mlflow.experimentKind": "custom_model_development"
+}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
 
 
 class MlflowSweep:
-    """The sweep in ``folder`` in MLflow, with the artifacts of all sweeps in ``artifacts``; None: a server decides.
+    """The sweep in ``folder`` in MLflow, with the artifacts of all sweeps in ``artifacts``;
+    None: a server decides.
 
     Attributes:
         experiment: MLflow's id of the sweep's experiment, which is made if there is none.
@@ -54,7 +66,9 @@ class MlflowSweep:
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
         self.folder, self.client = folder, client
         self.identity = {SWEEP: str(read_sweep(folder).facts["id"])}
-        self.experiment = self._experiment((artifacts / folder.name).as_uri() if artifacts else None)
+        self.experiment = self._experiment(
+            (artifacts / folder.name).as_uri() if artifacts else None
+        )
 
     def sync(
         self,
@@ -63,57 +77,93 @@ class MlflowSweep:
         swept: Mapping[str, Mapping[str, Any]] | None = None,
         models: Callable[[str], object] | None = None,
     ) -> int:
-        """Log what MLflow lacks of the sweep; return how many runs. Where it has all, nothing is written.
+        """Log what MLflow lacks of the sweep; return how many runs.
+
+        Where it has all, nothing is written.
 
         Args:
-            live: the runs that this process has opened, by trial: they are completed instead of logged again.
-            only: the trials that have just ended, while others run; None: all, and the sweep itself.
+            live: the runs that this process has opened, by trial: they are completed instead of
+                logged again.
+            only: the trials that have just ended, while others run; None: all, and the sweep
+                itself.
             swept: the swept values of trials that are not in the sweep's manifest yet.
-            models: trained models are sent, too, and this is called with a sentence on those that cannot be; None: they
-                are not.
+            models: trained models are sent, too, and this is called with a sentence on those that
+                cannot be; None: they are not.
         """
         live, folder = live or {}, self.folder
         facts, values = read_sweep(folder).facts, dict(swept or {})
         rows = {row["id"]: row for row in facts["trials"]}
         for trial, row in rows.items():
-            values[trial] = {key: plain(row[key]) for key in facts["swept"] if row.get(key) is not None}
+            values[trial] = {
+                key: plain(row[key]) for key in facts["swept"] if row.get(key) is not None
+            }
         chosen = [trial for trial in values if only is None or trial in only]
-        records = {trial: record for trial in chosen if (record := read_record(folder.trial(trial)))}
-        for trial in records.keys() & rows.keys():  # the row of a trial knows the epsilon of the search behind it
+        records = {
+            trial: record for trial in chosen if (record := read_record(folder.trial(trial)))
+        }
+        for trial in (
+            records.keys() & rows.keys()
+        ):  # the row of a trial knows the epsilon of the search behind it
             planned = {name: rows[trial][name] for name in rows[trial].keys() & metrics().keys()}
             records[trial]["metrics"] = planned | (records[trial].get("metrics") or {})
         runs, manifest = self._runs(), content_hash(folder)
         parent = self._parent(runs)
-        stale = [it for it, record in records.items() if not _is_logged(runs, it, record["manifest"], values[it])]
+        stale = [
+            it
+            for it, record in records.items()
+            if not _is_logged(runs, it, record["manifest"], values[it])
+        ]
         for trial in stale:
-            content = projection.project_trial(folder, records[trial], trial, values[trial], self.experiment)
+            content = projection.project_trial(
+                folder, records[trial], trial, values[trial], self.experiment
+            )
             self._log(runs.get(trial, ()), content, {TRIAL: trial, PARENT: parent}, live.get(trial))
         sweep = None
         if only is None and not _is_logged(runs, "", manifest):
             sweep = projection.project_sweep(folder, values, self.experiment, parent)
             self._log((), sweep, {}, parent)
         if stale or sweep:
-            names = {name for record in records.values() for name in scalar_metrics(record.get("metrics") or {})}
+            names = {
+                name
+                for record in records.values()
+                for name in scalar_metrics(record.get("metrics") or {})
+            }
             keys = [key for trial in values.values() for key in trial]
-            tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
+            tags = (
+                KIND
+                | view_tags(keys, names, sweep.first if sweep else ())
+                | ({NOTE: sweep.note} if sweep else {})
+            )
             for name, text in tags.items():
                 self.client.set_experiment_tag(self.experiment, name, text)
         for trial in live if only is None else ():
-            if trial not in records:  # interrupted: the next run resumes the trial, and opens another run for it
+            if (
+                trial not in records
+            ):  # interrupted: the next run resumes the trial, and opens another run for it
                 self.client.set_terminated(live[trial], "KILLED")
         if models:
             self._log_models(records, models)
         return len(stale) + bool(sweep)
 
     def open_trial(self, trial: str, name: str, tags: Mapping[str, str]) -> str:
-        """Open the run of a trial that starts or is resumed, in place of what MLflow had of it; return its id."""
+        """Open the run of a trial that starts or is resumed, in place of what MLflow had of it;
+        return its id.
+        """
         runs = self._runs()
         parent = self._parent(runs)
         self.client.update_run(parent, status="RUNNING")
         for run in runs.get(trial, ()):
             self.client.delete_run(run.info.run_id)
-        cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()} | self.identity | {TRIAL: trial, PARENT: parent}
-        return str(self.client.create_run(self.experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
+        cut = (
+            {tag: text[:TAG_LENGTH] for tag, text in tags.items()}
+            | self.identity
+            | {TRIAL: trial, PARENT: parent}
+        )
+        return str(
+            self.client.create_run(
+                self.experiment, tags=cut, run_name=name[:NAME_LENGTH]
+            ).info.run_id
+        )
 
     def log_points(self, run: str, points: Sequence[Metric]) -> None:
         """Send values of metrics, in batches that MLflow accepts."""
@@ -125,7 +175,9 @@ class MlflowSweep:
         runs, token, more = list["Run"](), None, True
         query = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
         while more:
-            page = self.client.search_runs([self.experiment], query, max_results=500, page_token=token)
+            page = self.client.search_runs(
+                [self.experiment], query, max_results=500, page_token=token
+            )
             runs += page
             token, more = page.token, bool(page.token)
         return grouped((run.data.tags.get(TRIAL, ""), run) for run in runs)
@@ -134,13 +186,25 @@ class MlflowSweep:
         """The id of the sweep's own run, which is made if ``runs`` has none."""
         if "" not in runs:
             tags = self.identity | {NOTE: projection.begun_note(self.experiment)}
-            ended = [trial.manifest.stat().st_mtime for trial in self.folder.trials() if trial.manifest.is_file()]
+            ended = [
+                trial.manifest.stat().st_mtime
+                for trial in self.folder.trials()
+                if trial.manifest.is_file()
+            ]
             began = int(1000 * min(ended)) if ended else None
             runs[""] = [self.client.create_run(self.experiment, began, tags, self.folder.name)]
         return str(runs[""][0].info.run_id)
 
-    def _log(self, former: Iterable[Run], content: Projection, tags: Mapping[str, str], opened: str | None) -> None:
-        """Log a run from disk, in place of its ``former`` runs; one that is ``opened`` already is completed."""
+    def _log(
+        self,
+        former: Iterable[Run],
+        content: Projection,
+        tags: Mapping[str, str],
+        opened: str | None,
+    ) -> None:
+        """Log a run from disk, in place of its ``former`` runs; one that is ``opened`` already
+        is completed.
+        """
         client = self.client
         for run in former:
             if run.info.run_id != opened:
@@ -148,12 +212,19 @@ class MlflowSweep:
         tags = {NOTE: content.note, **self.identity, **tags}
         run_id = opened or client.create_run(self.experiment, content.started, tags).info.run_id
         client.update_run(run_id, name=content.name[:NAME_LENGTH])
-        params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in content.params.items()]
+        params = [
+            Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in content.params.items()
+        ]
         cut = {name: text[:TAG_LENGTH] for name, text in content.tags.items()} | tags
         client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
         # The metric that is the last of each round tells which rounds were sent live.
-        sent = {point.step for point in client.get_metric_history(run_id, ROUND)} if opened else set()
-        self.log_points(run_id, [*(point for point in content.rounds if point.step not in sent), *content.finals])
+        sent = (
+            {point.step for point in client.get_metric_history(run_id, ROUND)} if opened else set()
+        )
+        self.log_points(
+            run_id,
+            [*(point for point in content.rounds if point.step not in sent), *content.finals],
+        )
         context = [InputTag("mlflow.data.context", "train")]
         client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
         with tempfile.TemporaryDirectory() as place:
@@ -172,20 +243,26 @@ class MlflowSweep:
     def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> None:
         """Send the trained models of trials, one for each group, that MLflow lacks."""
         runs = self._runs()
-        for run in [run for trial in trials for run in runs.get(trial, ()) if MODELS not in run.data.tags]:
+        for run in [
+            run for trial in trials for run in runs.get(trial, ()) if MODELS not in run.data.tags
+        ]:
             try:
                 models = saved_models(self.folder.trial(run.data.tags[TRIAL]))
             except (ConfigError, OSError) as error:
                 say(f"Trained models are not sent to MLflow: {error}")
                 continue
-            for model in self.client.search_logged_models([self.experiment], f"source_run_id = '{run.info.run_id}'"):
+            for model in self.client.search_logged_models(
+                [self.experiment], f"source_run_id = '{run.info.run_id}'"
+            ):
                 self.client.delete_logged_model(model.model_id)  # of a process that was killed
             for group, module in models.items():
                 self._log_model(run, group, module)
             self.client.set_tag(run.info.run_id, MODELS, ", ".join(models))
 
     def _log_model(self, run: Run, group: str, module: nn.Module) -> None:
-        """Send a model in MLflow's flavor ``pytorch``; its classes are named, not copied, and must be importable to load it."""
+        """Send a model in MLflow's flavor ``pytorch``; its classes are named, not copied, and
+        must be importable to load it.
+        """
         from inspect import signature
 
         from mlflow.pytorch import save_model
@@ -194,19 +271,28 @@ class MlflowSweep:
         pickled = {"serialization_format": "pickle"}
         form: Any = pickled if pickled.keys() <= signature(save_model).parameters.keys() else {}
         client = self.client
-        model = client.create_logged_model(self.experiment, group, run.info.run_id, model_type="fedpriv")
+        model = client.create_logged_model(
+            self.experiment, group, run.info.run_id, model_type="fedpriv"
+        )
         with tempfile.TemporaryDirectory() as folder:
-            # Otherwise MLflow finds the requirements by loading the model in another process, which takes a minute.
-            save_model(module, f"{folder}/model", pip_requirements=[f"torch=={version('torch')}"], **form)
+            # Otherwise MLflow finds the requirements by loading the model in another process, which
+            # takes a minute.
+            save_model(
+                module, f"{folder}/model", pip_requirements=[f"torch=={version('torch')}"], **form
+            )
             client.log_model_artifacts(model.model_id, f"{folder}/model")
-        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, int(run.data.metrics.get(ROUND, 0)))])
+        client.log_outputs(
+            run.info.run_id,
+            [LoggedModelOutput(model.model_id, int(run.data.metrics.get(ROUND, 0)))],
+        )
         client.finalize_logged_model(model.model_id, "READY")
 
     def _experiment(self, place: str | None) -> str:
-        """The id of the sweep's own experiment; it has another name where somebody else's has that of the sweep.
+        """The id of the sweep's own experiment; it has another name where somebody else's has
+        that of the sweep.
 
-        In the store beside the results (``place``), it is made anew where the results folder was moved, because MLflow
-        keeps the former place, or where the sweep was deleted and run again.
+        In the store beside the results (``place``), it is made anew where the results folder was
+        moved, because MLflow keeps the former place, or where the sweep was deleted and run again.
         """
         client, name, tags = self.client, self.folder.name, {**self.identity, **KIND}
         try:
@@ -225,7 +311,9 @@ class MlflowSweep:
             client.restore_experiment(former.experiment_id)
         if former and place and (is_others or (owner and former.artifact_location != place)):
             state = "earlier" if is_others else "moved"
-            client.rename_experiment(former.experiment_id, f"{name} ({state}, {former.experiment_id})")
+            client.rename_experiment(
+                former.experiment_id, f"{name} ({state}, {former.experiment_id})"
+            )
             if was_deleted or not is_others:
                 client.delete_experiment(former.experiment_id)
             former = None
@@ -243,8 +331,11 @@ class MlflowSweep:
         return bool(self.client.search_runs([experiment.experiment_id], max_results=1))
 
 
-def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str, swept: Iterable[str] = ()) -> bool:
-    """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has ended, below the sweep's own.
+def _is_logged(
+    runs: Mapping[str, Sequence[Run]], trial: str, manifest: str, swept: Iterable[str] = ()
+) -> bool:
+    """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has
+    ended, below the sweep's own.
 
     The run of a trial has all keys that are ``swept``, by now.
     """

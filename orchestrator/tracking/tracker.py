@@ -1,6 +1,8 @@
-"""A thread of the head process that keeps MLflow up to date while a sweep runs: live rounds, and `sync` at every end.
+"""A thread of the head process that keeps MLflow up to date while a sweep runs: live rounds, and
+`sync` at every end.
 
-No trial waits for MLflow. If it is away, what was to be sent live is forgotten, and the next `sync` sends what is missing.
+No trial waits for MLflow. If it is away, what was to be sent live is forgotten, and the next `sync`
+sends what is missing.
 """
 
 from __future__ import annotations
@@ -40,21 +42,25 @@ if TYPE_CHECKING:
 
     from orchestrator.tracking.sync import MlflowSweep
 
-GATHER_SECONDS = 1.0  # what comes within this time shares a request: 30 metrics take 15 ms, 600 in one batch 60 ms
+# what comes within this time shares a request: 30 metrics take 15 ms, 600 in one batch 60 ms
+GATHER_SECONDS = 1.0
 ATTEMPTS = 3  # in a row, until a run ends without MLflow
 LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
 AWAY = (
-    "MLflow cannot be used now: {} does not accept data ({}). The sweep continues, its files are complete, and the "
-    "missing data are sent when MLflow answers again, or by the next run of this sweep"
+    "MLflow cannot be used now: {} does not accept data ({}). The sweep continues, its files "
+    "are complete, and the missing data are sent when MLflow answers again, or by the next "
+    "run of this sweep"
 )
 REFUSED = (
-    "MLflow refuses this sweep: {} answers ({}); {}. The sweep continues, its files are complete, and its next run sends "
-    "the missing data"
+    "MLflow refuses this sweep: {} answers ({}); {}. The sweep continues, its files are "
+    "complete, and its next run sends the missing data"
 )
 
 
 class Tracker:
-    """A listener that sends one sweep to MLflow. Only `finish` waits for it, and no method raises MLflow's errors.
+    """A listener that sends one sweep to MLflow.
+
+    Only `finish` waits for it, and no method raises MLflow's errors.
 
     Attributes:
         where: the server, or the store beside the results.
@@ -62,7 +68,8 @@ class Tracker:
 
     Args:
         results: the folder of all sweeps; the sweep's own folder is ``results / sweep_name``.
-        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
+        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in
+            ``results``.
         say: is called, also from the thread, with a sentence, once for each kind of trouble.
     """
 
@@ -78,9 +85,16 @@ class Tracker:
         self.folder = Folder(Path(os.path.abspath(results)) / sweep_name)
         self.where = without_password(named_server(tracking_uri) or LOCAL)
         self.trouble = ""
-        self._uri, self._say, self._troubles, self._with_models = tracking_uri, say, set[str](), with_models
+        self._uri, self._say, self._troubles, self._with_models = (
+            tracking_uri,
+            say,
+            set[str](),
+            with_models,
+        )
         self._events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
-        self._planned: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}  # runs and swept values
+        self._planned: dict[
+            str, tuple[Mapping[str, Any], Mapping[str, Any]]
+        ] = {}  # runs and swept values
         self._live: dict[str, str] = {}
         self._sweep: MlflowSweep | None = None
         self._is_complete, self._done = False, threading.Event()
@@ -90,8 +104,13 @@ class Tracker:
         """Load MLflow, beside what else starts, and then send what happens."""
         self._thread.start()
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._planned[trial] = run, {key: value for key, value in swept.items() if value is not None}
+    def on_planned(
+        self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]
+    ) -> None:  # noqa: ARG002
+        self._planned[trial] = (
+            run,
+            {key: value for key, value in swept.items() if value is not None},
+        )
 
     def on_started(self, trial: str) -> None:
         self._events.put(("start", trial, None))
@@ -106,7 +125,10 @@ class Tracker:
         self._events.put(("end", trial, None))
 
     def finish(self, seconds: float) -> bool:
-        """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
+        """Send all that MLflow lacks of the sweep, for so many seconds at most.
+
+        True if MLflow has everything.
+        """
         if self._thread.ident is None:  # it was not begun, because no trial ran
             with suppress(OSError, ValueError, RecursionError):
                 seen = json.loads(read_plain(self.folder.tracking))
@@ -125,11 +147,19 @@ class Tracker:
 
     def link(self) -> str:
         """The address of the sweep's ready-made view on its server; empty if it has none."""
-        return view_link(self.where, self._sweep.experiment) if self._sweep and self.where.startswith("http") else ""
+        return (
+            view_link(self.where, self._sweep.experiment)
+            if self._sweep and self.where.startswith("http")
+            else ""
+        )
 
     def _work(self) -> None:
-        """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
-        with suppress(Exception):  # MLflow takes a second to load; what is wrong with it is said when it is used
+        """The thread's loop: gather events, send them; after a failure wait longer, and begin
+        with what the disk says.
+        """
+        with suppress(
+            Exception
+        ):  # MLflow takes a second to load; what is wrong with it is said when it is used
             importlib.import_module("orchestrator.tracking.sync")
         failures = 0
         while not self._done.is_set():
@@ -161,13 +191,17 @@ class Tracker:
 
         if self._sweep is None:
             results = self.folder.path.parent
-            self._sweep = MlflowSweep(self.folder, connect(results, self._uri), artifacts(results, self._uri))
+            self._sweep = MlflowSweep(
+                self.folder, connect(results, self._uri), artifacts(results, self._uri)
+            )
         points: dict[str, list[Metric]] = {}
         ended: set[str] | None = set()
         for kind, trial, content in events:
             if kind == "start":
                 run, swept = self._planned[trial]
-                tags = run_tags(run, swept, origin(run["training"]["device"])) | {"status": "running"}
+                tags = run_tags(run, swept, origin(run["training"]["device"])) | {
+                    "status": "running"
+                }
                 self._live[trial] = self._sweep.open_trial(trial, trial_name(swept) or trial, tags)
                 points.pop(trial, None)
             elif kind == "rounds" and trial in self._live:
@@ -190,7 +224,8 @@ class Tracker:
                 self._done.set()
 
     def _seen(self) -> dict[str, Any]:
-        """Where MLflow and the results are, what there is to send, and the size and time of the store beside the results.
+        """Where MLflow and the results are, what there is to send, and the size and time of the
+        store beside the results.
 
         If all is as after the last `sync`, MLflow lacks nothing, and need not be loaded to say so.
         """
@@ -199,10 +234,20 @@ class Tracker:
             with suppress(OSError):
                 trials.update(read_plain(trial.manifest))
         store = self.folder.path.parent / LOCAL
-        files = [file for file in (store, *(Path(f"{store}{ending}") for ending in JOURNALS)) if file.is_file()]
-        stats = [(status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, files)]
+        files = [
+            file
+            for file in (store, *(Path(f"{store}{ending}") for ending in JOURNALS))
+            if file.is_file()
+        ]
+        stats = [
+            (status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, files)
+        ]
         place = {"where": self.where, "folder": str(self.folder.path)}
-        return place | {"sweep": content_hash(self.folder), "trials": trials.hexdigest(), "store": [*map(list, stats)]}
+        return place | {
+            "sweep": content_hash(self.folder),
+            "trials": trials.hexdigest(),
+            "store": [*map(list, stats)],
+        }
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""
@@ -216,7 +261,8 @@ class Tracker:
 def fill(results: Path) -> list[str]:
     """Send the sweeps in ``results`` to the store there; return sentences on what was done.
 
-    A sweep that another process runs is left to that process, one that was sent to a server to the server.
+    A sweep that another process runs is left to that process, one that was sent to a server to the
+    server.
 
     Raises:
         FolderError: there can be no store.
@@ -242,5 +288,7 @@ def fill(results: Path) -> list[str]:
             missed.append(folder.name)
     sentences = [f"MLflow holds {', '.join(sent)}, too"] if sent else []
     if missed:
-        sentences.append(f"MLflow does not hold {', '.join(missed)} yet; the next run of each sends it")
+        sentences.append(
+            f"MLflow does not hold {', '.join(missed)} yet; the next run of each sends it"
+        )
     return sentences

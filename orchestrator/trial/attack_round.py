@@ -1,6 +1,8 @@
-"""Attacks within a round: which ones are due, what they are made on, and how their results are collected for the tables.
+"""Attacks within a round: which ones are due, what they are made on, and how their results are
+collected for the tables.
 
-Everywhere here, ``history`` [rounds, clients] is the model that each client trained in each round, -1 if it took no part.
+Everywhere here, ``history`` [rounds, clients] is the model that each client trained in each round,
+-1 if it took no part.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles, Ints, Weights
 from algorithms.engine.round import under
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound, Sum, as_seen
+from attacks.interfaces import (
+    Audit,
+    Cluster,
+    Exposure,
+    SeenChoice,
+    SeenChoices,
+    SeenRound,
+    Sum,
+    as_seen,
+)
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -45,9 +56,13 @@ class Findings:
         return bool(self.audits or self.exposures)
 
     def latest(self, attack: str | None) -> tuple[int, dict[int, Audit]]:
-        """Return the latest results of an attack on models, by cluster, and the rounds trained; none if not made."""
+        """Return the latest results of an attack on models, by cluster, and the rounds trained;
+        none if not made.
+        """
         latest = max((round_ for name, round_, _, _ in self.audits if name == attack), default=0)
-        return latest, {j: audit for name, round_, j, audit in self.audits if (name, round_) == (attack, latest)}
+        return latest, {
+            j: audit for name, round_, j, audit in self.audits if (name, round_) == (attack, latest)
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +72,11 @@ class ClusterModels:
     Attributes:
         weights: those of all models, also of those without clients.
         history: what each client trained in each round so far.
-        reference: [clients] the model of each client before risk counted, -1 if it does not count yet.
+        reference: [clients] the model of each client before risk counted, -1 if it does not count
+            yet.
         assignment: [clients] the model that each client uses now.
-        client_accuracies: [clients, clusters] training accuracy of every model on every client's examples.
+        client_accuracies: [clients, clusters] training accuracy of every model on every client's
+            examples.
     """
 
     weights: list[Weights]
@@ -80,7 +97,9 @@ class ClusterModels:
 
     @cached_property
     def last_trained(self) -> NDArray[np.int16]:
-        """The model that each client had trained last after each round, -1: none, [rounds, clients]."""
+        """The model that each client had trained last after each round, -1: none, [rounds,
+        clients].
+        """
         when = np.maximum.accumulate(np.where(self.history >= 0, np.arange(self.round)[:, None], 0))
         return np.take_along_axis(self.history, when, axis=0)
 
@@ -88,15 +107,19 @@ class ClusterModels:
     def own(self) -> Ints:
         """The model that each client trained last, -1: none, [clients]."""
         none = np.full((1, len(self.assignment)), -1)
-        last: Ints = np.vstack([none, self.last_trained.reshape(-1, len(self.assignment))])[-1].astype(np.int64)
+        last: Ints = np.vstack([none, self.last_trained.reshape(-1, len(self.assignment))])[
+            -1
+        ].astype(np.int64)
         return last
 
     @cached_property
     def users(self) -> NDArray[np.bool_]:
         """Which clients have the model as the one that they trained last, [clusters, clients].
 
-        A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its examples are
-        still in that model, and in no other one. A model that all its clients have left keeps those who were the last.
+        A client that takes no part in a round stays where it trained last, however it chooses
+        meanwhile: its examples are
+        still in that model, and in no other one. A model that all its clients have left keeps those
+        who were the last.
         """
         users = np.zeros((len(self.weights), len(self.assignment)), bool)
         for j, who in enumerate(users):
@@ -106,9 +129,11 @@ class ClusterModels:
 
     @property
     def left(self) -> NDArray[np.bool_]:
-        """Whether a client chose the model before risk counted, and uses another one now, [clusters, clients].
+        """Whether a client chose the model before risk counted, and uses another one now,
+        [clusters, clients].
 
-        Where clients may be absent, a client has left a model if it has trained this one, and then another.
+        Where clients may be absent, a client has left a model if it has trained this one, and then
+        another.
         """
         numbers = np.arange(len(self.weights))[:, None]
         left: NDArray[np.bool_] = (self.reference == numbers) & (self.reference != self.assignment)
@@ -120,7 +145,9 @@ class ClusterModels:
     @property
     def trained_rounds(self) -> list[int]:
         """The number of rounds after the last one in which clients trained each model; 0: none."""
-        trained = [np.flatnonzero((self.history == j).any(axis=1)) for j in range(len(self.weights))]
+        trained = [
+            np.flatnonzero((self.history == j).any(axis=1)) for j in range(len(self.weights))
+        ]
         return [int(rounds[-1]) + 1 if len(rounds) else 0 for rounds in trained]
 
     @property
@@ -145,7 +172,9 @@ class ClusterModels:
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """What replicas replay of a run: its models, their names, who trained which last (-1: none) and when, and its start."""
+    """What replicas replay of a run: its models, their names, who trained which last (-1: none)
+    and when, and its start.
+    """
 
     models: list[Weights]
     names: tuple[str, ...]
@@ -167,13 +196,19 @@ def attack_named(run: Run, name: str) -> AttackComponent:
 
 
 def due(run: Run, kind: Literal["models", "updates", "sums"], rounds: int) -> list[AttackComponent]:
-    """Return the attacks of a kind that are made after so many rounds: before the next one, and all after the last."""
+    """Return the attacks of a kind that are made after so many rounds: before the next one, and
+    all after the last.
+    """
     attacks = of_kind(run, kind) if rounds else []
-    return [attack for attack in attacks if rounds % attack.config.every == 0 or rounds == run.rounds]
+    return [
+        attack for attack in attacks if rounds % attack.config.every == 0 or rounds == run.rounds
+    ]
 
 
 def risk_signal(run: Run) -> str | None:
-    """Return the attack whose result is published as risk: that which the clustering names, else the first with one."""
+    """Return the attack whose result is published as risk: that which the clustering names, else
+    the first with one.
+    """
     named = run.clustering.module.risk_signal(run.clustering.config)
     return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
 
@@ -187,11 +222,13 @@ def conclude(
     attacks: dict[str, NDArray[Any]],
     sums: Sequence[Sum] = (),
 ) -> list[tuple[str, int, Exposure]]:
-    """Compute the results of the round's attacks on the updates of ``clients`` or, if there are any, on their ``sums``.
+    """Compute the results of the round's attacks on the updates of ``clients`` or, if there are
+    any, on their ``sums``.
 
-    ``observed`` has, by attack, what was seen of each block of clients, or of each sum. ``attacks``, what attacks keep from
-    round to round by ``<attack>.<array>``, is brought up to date. Returns for each attack its name, the rounds that the
-    models were trained for, and the result.
+    ``observed`` has, by attack, what was seen of each block of clients, or of each sum.
+    ``attacks``, what attacks keep from round to round by ``<attack>.<array>``, is brought up to
+    date. Returns for each attack its name, the rounds that the models were trained for, and the
+    result.
     """
     exposures = []
     for attack in due(run, "sums" if sums else "updates", round_ + 1):
@@ -211,8 +248,11 @@ def _joined(pieces: Sequence[Any]) -> Any:
     return np.concatenate(pieces)
 
 
-def follow_choices(run: Run, state: RunState, preferences: Preferences, choose: Callable[[Preferences], Ints]) -> None:
-    """Let attacks on choices note what the last round of ``state`` tells; what they keep of it is brought up to date.
+def follow_choices(
+    run: Run, state: RunState, preferences: Preferences, choose: Callable[[Preferences], Ints]
+) -> None:
+    """Let attacks on choices note what the last round of ``state`` tells; what they keep of it
+    is brought up to date.
 
     ``choose(preferences)`` repeats the round's choice [clients] with other preferences.
     """
@@ -235,7 +275,9 @@ def follow_choices(run: Run, state: RunState, preferences: Preferences, choose: 
 def infer_choices(
     run: Run, data: Federation, state: RunState, preferences: Preferences, dealt: int
 ) -> list[tuple[str, int, Exposure]]:
-    """Compute the results of attacks on the choices of a finished run, after ``dealt`` rounds in which clients had none."""
+    """Compute the results of attacks on the choices of a finished run, after ``dealt`` rounds in
+    which clients had none.
+    """
     fixed, exposures = partial(stream, run.seed), []
     for attack in of_kind(run, "choices"):
         kept = under(f"{attack.name}.", state.attacks)

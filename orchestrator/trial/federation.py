@@ -1,4 +1,6 @@
-"""Builds the federation of a run, in the same way for the run itself, the dry run and the check of memory; digests."""
+"""Builds the federation of a run, in the same way for the run itself, the dry run and the check
+of memory; digests.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +42,25 @@ def partition_data(run: Run, data_root: Path, source: Source | None = None) -> F
 
 
 def settled(run: Run, data: Federation) -> Run:
-    """Return the run with what follows from its data filled in, such as the noise for a target epsilon.
+    """Return the run with what follows from its data filled in, such as the noise for a target
+    epsilon.
 
     Raises:
         ValueError: a component finds nothing that fits.
     """
-    training = replace(run.training, config=run.training.module.settle(run.training.config, run, data.sizes))
-    privacy = replace(run.privacy, config=run.privacy.module.settle(run.privacy.config, run, data.sizes))
+    training = replace(
+        run.training, config=run.training.module.settle(run.training.config, run, data.sizes)
+    )
+    privacy = replace(
+        run.privacy, config=run.privacy.module.settle(run.privacy.config, run, data.sizes)
+    )
     return replace(run, training=training, privacy=privacy)
 
 
 def digest(plain: Any, *arrays: NDArray[Any]) -> str:
-    """Return 32 hexadecimal digits of JSON values, arrays and the software's versions, for what is kept in the cache."""
+    """Return 32 hexadecimal digits of JSON values, arrays and the software's versions, for what
+    is kept in the cache.
+    """
     digest = hashlib.sha256(json.dumps([plain, versions()], sort_keys=True).encode())
     for array in arrays:
         add_to_digest(digest, array)

@@ -1,4 +1,6 @@
-"""The rows that a round writes to the tables: the run's state, evaluated with the metrics of the papers."""
+"""The rows that a round writes to the tables: the run's state, evaluated with the metrics of the
+papers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from orchestrator.trial.saved import RunState
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
 # Accuracies, and the columns of what a model reaches that always answers the commonest class.
 CONSTANT = {
-    entry.name: entry.chance for entry in ROUND_METRICS if entry.family == ACCURACY and isinstance(entry.chance, str)
+    entry.name: entry.chance
+    for entry in ROUND_METRICS
+    if entry.family == ACCURACY and isinstance(entry.chance, str)
 }
 
 
@@ -67,9 +71,13 @@ class Snapshot:
 
     @cached_property
     def logits(self) -> NDArray[np.float32]:
-        """Those of the model that each test example's owner uses, for nobody's examples the most used one, [m, classes]."""
+        """Those of the model that each test example's owner uses, for nobody's examples the most
+        used one, [m, classes].
+        """
         common, owner = np.bincount(self.state.assignment).argmax(), self.data.test_owner
-        return self.outputs[np.where(owner < 0, common, self.state.assignment[owner]), np.arange(len(owner))]
+        return self.outputs[
+            np.where(owner < 0, common, self.state.assignment[owner]), np.arange(len(owner))
+        ]
 
     @cached_property
     def hits(self) -> NDArray[np.bool_]:
@@ -79,7 +87,9 @@ class Snapshot:
 
     @cached_property
     def judged(self) -> NDArray[np.int64]:
-        """The positions of the server's test examples: those that belong to nobody, or all if there are none."""
+        """The positions of the server's test examples: those that belong to nobody, or all if
+        there are none.
+        """
         unowned = np.flatnonzero(self.data.test_owner < 0)
         return unowned if len(unowned) else np.arange(len(self.data.test))
 
@@ -94,14 +104,17 @@ def name_models(shot: Snapshot) -> list[str]:
     state, clusters = shot.state, shot.state.losses.shape[1]
     if clusters == 1 or not shot.two_groups:
         return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
-    # A name stays once risk counts: clients that move because of it must not take a group's name from its model.
+    # A name stays once risk counts: clients that move because of it must not take a group's name
+    # from its model.
     frozen = bool((state.reference >= 0).all())
     choice, previous = (state.reference, ()) if frozen else (state.assignment, state.names)
     return list(sorting.name_models(choice, shot.data.groups, clusters, previous))
 
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
-    """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an unmeasured risk) is omitted."""
+    """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an
+    unmeasured risk) is omitted.
+    """
     state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.state.names
     groups = {name: data.groups == g for g, name in enumerate(data.group_columns)}
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
@@ -109,15 +122,23 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     if shot.evaluated:
         row |= _accuracies(shot) | _server_test(shot) | _accuracies_of_constant(shot)
     row |= _model_risks(state, shot.preferences, data)
-    if (state.reference >= 0).all():  # who uses another model than that chosen by loss alone when risk began to count
+    if (
+        state.reference >= 0
+    ).all():  # who uses another model than that chosen by loss alone when risk began to count
         moved = state.reference != used
         row["migrated"] = int(moved.sum())
-        row |= {f"moved_{name}": int(moved[who].sum()) for name, who in groups.items() if len(groups) > 1}
+        row |= {
+            f"moved_{name}": int(moved[who].sum())
+            for name, who in groups.items()
+            if len(groups) > 1
+        }
     if shot.two_groups:
         gaps = sorting.loss_gap(state.losses, names)[data.groups == 1]
         row["purity"] = sorting.purity(used, data.groups, len(names))
         row["loss_gap"] = float(np.mean(gaps)) if len(gaps) else NAN
-        named = [(j, name) for j, name in enumerate(names) if name in groups]  # after a group, whose users are counted
+        named = [
+            (j, name) for j, name in enumerate(names) if name in groups
+        ]  # after a group, whose users are counted
         row |= {f"own_clients_{name}": int((groups[name] & (used == j)).sum()) for j, name in named}
         row |= fairness.fairness(*_predictions_by_group(shot)) if shot.evaluated else {}
     sizes = np.bincount(used, minlength=len(names))
@@ -125,10 +146,11 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
 
 
 def _accuracies(shot: Snapshot) -> dict[str, float]:
-    """Return accuracy by true group under each client's own model, and of each model on its own group's examples.
+    """Return accuracy by true group under each client's own model, and of each model on its own
+    group's examples.
 
-    ``accuracy`` weights every group by its number of clients, because test sets of equal size do not make the groups
-    equal; ``aggregated_accuracy`` weights every client by its test examples.
+    ``accuracy`` weights every group by its number of clients, because test sets of equal size do
+    not make the groups equal; ``aggregated_accuracy`` weights every client by its test examples.
     """
     row: dict[str, float] = {}
     right, counted = 0.0, 0
@@ -136,10 +158,16 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
         of_group = shot.test_group == g
         if not of_group.any():
             continue
-        group_accuracy, clients = float(shot.hits[of_group].mean()), int((shot.data.groups == g).sum())
+        group_accuracy, clients = (
+            float(shot.hits[of_group].mean()),
+            int((shot.data.groups == g).sum()),
+        )
         right, counted = right + group_accuracy * clients, counted + clients
         row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
-        if name in shot.state.names and (shot.state.assignment == (j := shot.state.names.index(name))).any():
+        if (
+            name in shot.state.names
+            and (shot.state.assignment == (j := shot.state.names.index(name))).any()
+        ):
             predicted = shot.outputs[j][of_group].argmax(axis=1)
             row[f"model_accuracy_{name}"] = float((predicted == shot.data.test.y[of_group]).mean())
     owned = shot.data.test_owner >= 0
@@ -149,7 +177,9 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
 
 
 def _accuracies_of_constant(shot: Snapshot) -> dict[str, float]:
-    """Return the accuracies of a model that always answers the commonest class of the training examples."""
+    """Return the accuracies of a model that always answers the commonest class of the training
+    examples.
+    """
     commonest = np.bincount(shot.data.train.y, minlength=shot.data.classes).argmax()
     answers = np.arange(shot.data.classes) == commonest
     outputs = np.broadcast_to(answers.astype(np.float32), shot.outputs.shape)
@@ -159,16 +189,25 @@ def _accuracies_of_constant(shot: Snapshot) -> dict[str, float]:
 
 
 def _server_test(shot: Snapshot) -> dict[str, float]:
-    """Return the metrics on the server's test examples, each under the model that its owner uses."""
+    """Return the metrics on the server's test examples, each under the model that its owner
+    uses.
+    """
     logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
     predicted, loss = logits.argmax(axis=1), float(losses(logits, y).mean())
     f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
     accuracy = float((predicted == y).mean())
-    return {"test_accuracy": accuracy, "test_loss": loss, "f1_macro": f1, "precision_macro": precision}
+    return {
+        "test_accuracy": accuracy,
+        "test_loss": loss,
+        "f1_macro": f1,
+        "precision_macro": precision,
+    }
 
 
 def _model_risks(state: RunState, preferences: Preferences, data: Federation) -> dict[str, Any]:
-    """Return the measured risk of each model, the worst and the mean, and the violations; empty before the first attack."""
+    """Return the measured risk of each model, the worst and the mean, and the violations; empty
+    before the first attack.
+    """
     risks, names, used = state.measured_risks, state.names, state.assignment
     if np.isnan(risks).all():
         return {}
@@ -177,15 +216,22 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     known = {name: float(risks[j]) if j in in_use else None for j, name in enumerate(names)}
     row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
-        by_chance = {j: client_risk.worst_by_chance(state.queried[j : j + 1]) for j in measured.tolist()}
+        by_chance = {
+            j: client_risk.worst_by_chance(state.queried[j : j + 1]) for j in measured.tolist()
+        }
         row |= {f"mia_accuracy_{names[j]}_null": value for j, value in by_chance.items()}
-        row |= {"mia_accuracy": float(risks[measured].mean()), "mia_accuracy_worst": float(risks[measured].max())}
+        row |= {
+            "mia_accuracy": float(risks[measured].mean()),
+            "mia_accuracy_worst": float(risks[measured].max()),
+        }
         row["mia_accuracy_null"] = float(np.mean(list(by_chance.values())))
         row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(state.queried[measured])
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
     exceeds = lambda j, thresholds: client_risk.exceeded_by_chance(state.queried[j], thresholds)  # noqa: E731
-    row["violations_null"] = violations.violations_null(tau, used, exceeds)  # NaN if it is not known what was attacked
+    row["violations_null"] = violations.violations_null(
+        tau, used, exceeds
+    )  # NaN if it is not known what was attacked
     if len(data.group_names) > 1:
         for g, name in enumerate(data.group_columns):
             row[f"violations_{name}"] = violations.violations(tau, risks, used, data.groups == g)
@@ -193,9 +239,13 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
 
 
 def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
-    """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the fairness of two groups by chance."""
+    """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the
+    fairness of two groups by chance.
+    """
     logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
-    decided = np.arange(logits.shape[1]) == y[:, None]  # each pair of example and class, by the class's probability
+    decided = (
+        np.arange(logits.shape[1]) == y[:, None]
+    )  # each pair of example and class, by the class's probability
     row = {"auc_micro": auc(probabilities(logits).ravel(), decided.ravel())}
     if shot.two_groups:
         owner = shot.data.test_owner[shot.test_group >= 0]
@@ -203,8 +253,12 @@ def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     return row
 
 
-def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:
-    """Return predictions, labels and whether in the majority, of the test examples that clients own, and the classes."""
+def _predictions_by_group(
+    shot: Snapshot,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:
+    """Return predictions, labels and whether in the majority, of the test examples that clients
+    own, and the classes.
+    """
     owned = shot.test_group >= 0
     predicted = shot.logits[owned].argmax(axis=1).astype(np.int64)
     return predicted, shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
@@ -217,9 +271,13 @@ class ClientExposure:
     """
 
     def __init__(self, findings: Findings, attack: str | None, data: Federation) -> None:
-        """Collect the attacked examples of the clients, and of those that left a model; ``attack`` publishes the risk."""
+        """Collect the attacked examples of the clients, and of those that left a model;
+        ``attack`` publishes the risk.
+        """
         assignment, (self.round, audits) = findings.assignment, findings.latest(attack)
-        self.attacked = Attacked.join([audit.examples().of(assignment == j) for j, audit in audits.items()])
+        self.attacked = Attacked.join(
+            [audit.examples().of(assignment == j) for j, audit in audits.items()]
+        )
         self.left = Attacked.join([audit.examples(left=True) for audit in audits.values()])
         # Clients of one group that use the same model are compared with the same non-members.
         peers = assignment * len(data.group_names) + data.groups
@@ -228,35 +286,52 @@ class ClientExposure:
         self.groups = {name: data.groups == g for g, name in enumerate(data.group_names) if several}
         self.columns_of = dict(zip(data.group_names, data.group_columns, strict=True))
         # Nothing is told of clients by an attack that does not tell single examples apart.
-        self.risks = client_risk.client_risks(self.attacked, peers) if len(self.attacked.score) else None
+        self.risks = (
+            client_risk.client_risks(self.attacked, peers) if len(self.attacked.score) else None
+        )
         self.peers = peers
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of the round: the risk of each group, of the worst client and of those who moved."""
+        """Return the columns of the round: the risk of each group, of the worst client and of
+        those who moved.
+        """
         if self.risks is None:
             return {}
         row: dict[str, Any] = {}
-        parts = {f"risk_{self.columns_of[name]}": self.attacked.of(who) for name, who in self.groups.items()}
+        parts = {
+            f"risk_{self.columns_of[name]}": self.attacked.of(who)
+            for name, who in self.groups.items()
+        }
         if len(self.left.score):
             parts |= {"movers_risk": self.attacked.of(self.movers), "movers_risk_left": self.left}
         for name, part in parts.items():
-            row |= {name: part.accuracy, f"{name}_null": client_risk.accuracy_by_chance(part, self.peers)}
+            row |= {
+                name: part.accuracy,
+                f"{name}_null": client_risk.accuracy_by_chance(part, self.peers),
+            }
         attacked = ~np.isnan(self.risks.risk)
         if attacked.any():
             row["risk_worst_client"] = float(self.risks.risk[attacked].max())
-            row["risk_worst_client_null"] = client_risk.worst_client_by_chance(self.attacked, self.peers)
+            row["risk_worst_client_null"] = client_risk.worst_client_by_chance(
+                self.attacked, self.peers
+            )
         return row
 
     def client_columns(self) -> dict[str, NDArray[np.float64]]:
         """Return the columns of the clients' table, [clients] each."""
         risks = self.risks
-        return {} if risks is None else {"risk": risks.risk, "risk_tpr": risks.tpr, "risk_tnr": risks.tnr}
+        return (
+            {}
+            if risks is None
+            else {"risk": risks.risk, "risk_tpr": risks.tpr, "risk_tnr": risks.tnr}
+        )
 
     def group_rows(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Return rows of ``attacks.parquet``: the risk of each group, and of those who moved, with its interval.
+        """Return rows of ``attacks.parquet``: the risk of each group, and of those who moved,
+        with its interval.
 
-        Whole clients are resampled, because the examples of a client are not independent. Fewer than ten clients give no
-        interval.
+        Whole clients are resampled, because the examples of a client are not independent. Fewer
+        than ten clients give no interval.
         """
         parts = [(f"{name} clients", self.attacked.of(who)) for name, who in self.groups.items()]
         if self.movers.any():
@@ -265,10 +340,21 @@ class ClientExposure:
         for target, part in parts:
             if np.isnan(part.accuracy):
                 continue
-            low, high = intervals.intervals(part.score, part.member, rng, owner=part.client)["balanced_accuracy"]
+            low, high = intervals.intervals(part.score, part.member, rng, owner=part.client)[
+                "balanced_accuracy"
+            ]
             few = len(np.unique(part.client)) < intervals.FEWEST_CLIENTS
-            row = {"attack": "risk", "round": self.round, "target": target, "metric": "balanced_accuracy"}
-            row |= {"value": part.accuracy, "low": NAN if few else low, "high": NAN if few else high}
+            row = {
+                "attack": "risk",
+                "round": self.round,
+                "target": target,
+                "metric": "balanced_accuracy",
+            }
+            row |= {
+                "value": part.accuracy,
+                "low": NAN if few else low,
+                "high": NAN if few else high,
+            }
             rows.append(row | {"chance": client_risk.accuracy_by_chance(part, self.peers)})
         return rows
 
@@ -290,13 +376,19 @@ def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dic
         "transform_strength": data.strengths,
         "loss": of_own_model(state.losses, state.assignment),
         "accuracy": of_own_model(state.accuracies, state.assignment),
-        "test_accuracy": np.divide(right, owned, out=np.full(data.clients, np.nan), where=owned > 0),
+        "test_accuracy": np.divide(
+            right, owned, out=np.full(data.clients, np.nan), where=owned > 0
+        ),
         "threshold": shot.preferences.threshold,
         "beta": shot.preferences.beta,
         "choice_cost": of_own_model(shot.costs, state.assignment),
         "published_risk": state.published_risks[state.assignment],
     }
-    columns |= {"own_risk": of_own_model(state.own_risks, state.assignment)} if state.own_risks.size else {}
+    columns |= (
+        {"own_risk": of_own_model(state.own_risks, state.assignment)}
+        if state.own_risks.size
+        else {}
+    )
     for j, name in enumerate(shot.state.names):
         columns[f"loss_{name}"] = state.losses[:, j]
     for _, _, exposure in findings.exposures:
@@ -305,20 +397,28 @@ def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dic
 
 
 def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    """Return what the components report of a round, by model: the mean over models and, if there are several, each one's."""
+    """Return what the components report of a round, by model: the mean over models and, if there
+    are several, each one's.
+    """
     row: dict[str, Any] = {}
     for metric in dict.fromkeys(name for values in metrics.values() for name in values):
-        row[metric] = float(np.mean([values[metric] for values in metrics.values() if metric in values]))
+        row[metric] = float(
+            np.mean([values[metric] for values in metrics.values() if metric in values])
+        )
         if len(names) > 1:
-            row |= {f"{metric}_{names[j]}": value[metric] for j, value in metrics.items() if metric in value}
+            row |= {
+                f"{metric}_{names[j]}": value[metric]
+                for j, value in metrics.items()
+                if metric in value
+            }
     return row
 
 
 def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return what attacks contribute to a round's row.
 
-    Of results on models there is the mean over the models that clients use, the largest value, and that of each; by
-    chance the first two.
+    Of results on models there is the mean over the models that clients use, the largest value, and
+    that of each; by chance the first two.
     """
     row: dict[str, Any] = {}
     for _, _, exposure in findings.exposures:
@@ -336,54 +436,85 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
         row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
     for metric, draws_of in by_chance.items():
-        drawn = [draws for draws in draws_of.values() if not np.isnan(draws).any()] or [*draws_of.values()]
-        row |= {f"{metric}_null": float(np.mean(drawn)), f"{metric}_worst_null": float(np.max(drawn, axis=0).mean())}
+        drawn = [draws for draws in draws_of.values() if not np.isnan(draws).any()] or [
+            *draws_of.values()
+        ]
+        row |= {
+            f"{metric}_null": float(np.mean(drawn)),
+            f"{metric}_worst_null": float(np.max(drawn, axis=0).mean()),
+        }
     return row
 
 
 def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:
-    """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
-    measures = [(m.subject, round_, names[j], m) for _, round_, j, audit in findings.audits for m in audit.measures]
+    """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or
+    client) and metric.
+    """
+    measures = [
+        (m.subject, round_, names[j], m)
+        for _, round_, j, audit in findings.audits
+        for m in audit.measures
+    ]
     for attack, round_, exposure in findings.exposures:
         measures += [(attack, round_, measure.subject, measure) for measure in exposure.measures]
     return [
-        {"attack": attack, "round": round_, "target": target, "metric": measure.metric, "value": measure.value}
+        {
+            "attack": attack,
+            "round": round_,
+            "target": target,
+            "metric": measure.metric,
+            "value": measure.value,
+        }
         | {"low": measure.low, "high": measure.high, "chance": measure.chance}
         for attack, round_, target, measure in measures
     ]
 
 
 def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
-    """Return a run's final metrics: those of the last round, those over rounds, and those that components compute.
+    """Return a run's final metrics: those of the last round, those over rounds, and those that
+    components compute.
 
-    ``violations_last_half`` is the mean over the attacked rounds in the last half, ``converge_round`` the first round with
-    98 % of the mean accuracy of the last five evaluated ones.
+    ``violations_last_half`` is the mean over the attacked rounds in the last half,
+    ``converge_round`` the first round with 98 % of the mean accuracy of the last five evaluated
+    ones.
     """
     rows = outcome.rows
-    last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
+    last = {
+        name: value
+        for name, value in rows[-1].items()
+        if name not in ("round", "seconds", "attacked")
+    }
     attacked = [row for row in rows[len(rows) // 2 :] if row.get("attacked")]
     half = [row["violations"] for row in attacked if row.get("violations") is not None]
     if half:
         last["violations_last_half"] = float(np.mean(half))
-    accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
+    accuracies = {
+        row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None
+    }
     if accuracies:
         recent = list(accuracies.values())[-5:]
         settled = float(np.mean(recent))
         last |= {"accuracy_last5_mean": settled, "accuracy_last5_std": float(np.std(recent))}
-        last["converge_round"] = next(t for t, accuracy in accuracies.items() if accuracy >= 0.98 * settled)
+        last["converge_round"] = next(
+            t for t, accuracy in accuracies.items() if accuracy >= 0.98 * settled
+        )
     last |= ranking.over_rounds(rows)
     trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
     for component in (run.training, run.objective, run.aggregation, *run.attacks, run.privacy):
         last |= component.module.final_metrics(component.config, run, outcome)
     # In the first round, processes load packages and data, which is not a property of the run.
-    return last | {"seconds_per_round": float(np.mean([row["seconds"] for row in rows[1:] or rows]))}
+    return last | {
+        "seconds_per_round": float(np.mean([row["seconds"] for row in rows[1:] or rows]))
+    }
 
 
 def curvature_metrics(clients: pa.Table) -> dict[str, float]:
-    """Return ``rho_spearman_all``, the agreement of the curvatures in all rows of ``clients.parquet`` (FinP, App. C.4).
+    """Return ``rho_spearman_all``, the agreement of the curvatures in all rows of
+    ``clients.parquet`` (FinP, App. C.4).
 
-    It says little of rho, which compares clients of one round: both curvatures change from round to round, and that alone
+    It says little of rho, which compares clients of one round: both curvatures change from round to
+    round, and that alone
     makes them agree. Empty if they were not measured or it is not defined.
     """
     names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
@@ -393,12 +524,20 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
 
 
 def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
-    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
+    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no
+    example was attacked.
+    """
     scored = [(round_, names[j], audit.scores) for _, round_, j, audit in findings.audits]
     parts = [(round_, np.full(len(scores.score), name), scores) for round_, name, scores in scored]
     for _, round_, exposure in findings.exposures:
         scores = exposure.scores
-        parts.append((round_, np.full(len(scores.score), "") if scores.target is None else scores.target, scores))
+        parts.append(
+            (
+                round_,
+                np.full(len(scores.score), "") if scores.target is None else scores.target,
+                scores,
+            )
+        )
     columns = [
         {
             "attack": scores.attack,
@@ -412,4 +551,8 @@ def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
         for round_, target, scores in parts
         if len(scores.score)
     ]
-    return {name: np.concatenate([part[name] for part in columns]) for name in columns[0]} if columns else {}
+    return (
+        {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+        if columns
+        else {}
+    )

@@ -1,6 +1,7 @@
 """Writes the files of a trial at its end, whether it finished, diverged, failed or was stopped.
 
-Each function returns the record: status, reason, final metrics, seconds, and the software and machine it ran with. ``began`` is
+Each function returns the record: status, reason, final metrics, seconds, and the software and
+machine it ran with. ``began`` is
 when the trial began, in seconds since the epoch.
 """
 
@@ -26,15 +27,22 @@ from orchestrator.trial.restarts import Trial
 from orchestrator.trial.saved import Saved
 
 
-def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float) -> dict[str, Any]:
-    """Write the tables, the models and the record of a trial after its last round, and delete its state.
+def finish(
+    folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: float
+) -> dict[str, Any]:
+    """Write the tables, the models and the record of a trial after its last round, and delete
+    its state.
 
     Raises:
         DamageError: rows of the trial were damaged or deleted while it ran.
     """
     tables, state = {name: trial.rows(name) for name in TABLES}, trial.state
-    over = Outcome(tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries, state.history)
-    metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
+    over = Outcome(
+        tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries, state.history
+    )
+    metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(
+        tables["clients"]
+    )
     metrics = {name: value for name, value in metrics.items() if value == value}  # without NaN
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
     more = tables.__getitem__, state.resumed, save(trial.rounds.arrays())
@@ -42,42 +50,71 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
 
 
 def give_up(
-    folder: TrialFolder, trial: Trial | None, status: str, reason: str, identity: TrialIdentity, began: float
+    folder: TrialFolder,
+    trial: Trial | None,
+    status: str,
+    reason: str,
+    identity: TrialIdentity,
+    began: float,
 ) -> dict[str, Any]:
-    """Write the tables so far, and a record without metrics; ``trial`` is None if it failed before its first round."""
+    """Write the tables so far, and a record without metrics; ``trial`` is None if it failed
+    before its first round.
+    """
     if trial is None:
         return _write(folder, identity, began, status, reason=reason)
     try:
-        return _write(folder, identity, began, status, trial.rows, trial.state.resumed, reason=reason)
-    except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
-        return _write(folder, identity, began, "failed", resumed=trial.state.resumed, reason=str(error))
+        return _write(
+            folder, identity, began, status, trial.rows, trial.state.resumed, reason=reason
+        )
+    except (
+        DamageError
+    ) as error:  # a trial that diverged would count as ended, without all of its rows
+        return _write(
+            folder, identity, began, "failed", resumed=trial.state.resumed, reason=str(error)
+        )
 
 
 def stop(
-    folder: TrialFolder, identity: TrialIdentity, began: float, by: dict[str, Any], last: tuple[int, float]
+    folder: TrialFolder,
+    identity: TrialIdentity,
+    began: float,
+    by: dict[str, Any],
+    last: tuple[int, float],
 ) -> dict[str, Any]:
-    """Write the tables so far, and a record, of a trial that a scheduler stopped (``by``) with a value after its last round.
+    """Write the tables so far, and a record, of a trial that a scheduler stopped (``by``) with a
+    value after its last round.
 
-    The state is kept, so that a sweep without that scheduler can resume from it. If it is damaged, the trial has failed.
+    The state is kept, so that a sweep without that scheduler can resume from it. If it is damaged,
+    the trial has failed.
     """
     round_, value = last
-    reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
+    reason = (
+        f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} "
+        f"{value:.4g}"
+    )
     stopped = {"by": by, "round": round_ + 1, "value": value}
     try:
         saved = Saved.of(folder, identity.hashes)
         state = saved.load(saved.state or "")
         read = partial(saved.rows, state.start)
-        return _write(folder, identity, began, "stopped", read, state.resumed, reason=reason, stopped=stopped)
+        return _write(
+            folder, identity, began, "stopped", read, state.resumed, reason=reason, stopped=stopped
+        )
     except DamageError as error:
         return _write(folder, identity, began, "failed", reason=str(error))
 
 
 def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
-    """Return what must be known of a trial whose noise is secret, resumed after some rounds; nothing for the others."""
+    """Return what must be known of a trial whose noise is secret, resumed after some rounds;
+    nothing for the others.
+    """
     if run["privacy"].get("noise") != "secret":
         return []
     fresh = "the noise until then is in the saved models, the noise since then is fresh"
-    return [SECRET_NOISE, *(f"resumed after round {round_}: {fresh}" for round_ in dict.fromkeys(resumed))]
+    return [
+        SECRET_NOISE,
+        *(f"resumed after round {round_}: {fresh}" for round_ in dict.fromkeys(resumed)),
+    ]
 
 
 def _write(
@@ -91,7 +128,10 @@ def _write(
     reason: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Write a trial's files and its record. Raises DamageError before anything is written, if a table cannot be ``read``."""
+    """Write a trial's files and its record.
+
+    Raises DamageError before anything is written, if a table cannot be ``read``.
+    """
     tables = {name: rows for name in TABLES if len(rows := read(name))}
     files = {f"{name}.parquet": table_bytes(rows) for name, rows in tables.items()}
     files |= {} if weights is None else {folder.model.name: weights}

@@ -1,10 +1,10 @@
 """The source of every random number of a run: one seed, a named purpose, a round, a client.
 
-No stream depends on how many others were used before, so a result does not depend on the order of the work. Nor does a
-stream depend on the configuration: two trials of a sweep with one seed add the same noise, and the difference of their
-models, or the seed in their files, takes it away again. Where the noise shall protect somebody, ``privacy.noise:
-secret`` draws what a guarantee rests on from the system's entropy instead. (It seeds NumPy's PCG64, which is no
-cryptographic generator.)
+No stream depends on how many others were used before, so a result does not depend on the order of
+the work. Nor does a stream depend on the configuration: two trials of a sweep with one seed add the
+same noise, and the difference of their models, or the seed in their files, takes it away again.
+Where the noise shall protect somebody, ``privacy.noise: secret`` draws what a guarantee rests on
+from the system's entropy instead. (It seeds NumPy's PCG64, which is no cryptographic generator.)
 """
 
 import hashlib
@@ -28,7 +28,8 @@ OWN_BYTES = 16  # of the number of a purpose that a component of the user's own 
 
 
 def sequence(seed: int, purpose: str, *place: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one stream: of a run's seed, a purpose, and a round, a client or whatever tells it apart.
+    """Return the seed sequence of one stream: of a run's seed, a purpose, and a round, a client
+    or whatever tells it apart.
 
     A name that is not among ours is one of the user's own components, and its number a hash of it.
     """
@@ -44,15 +45,19 @@ def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
 
 
 def integer(seed: int, purpose: str, *place: int) -> int:
-    """Return a 63-bit integer of one stream, for libraries that take a seed; arguments as in `sequence`."""
+    """Return a 63-bit integer of one stream, for libraries that take a seed; arguments as in
+    `sequence`.
+    """
     return int(sequence(seed, purpose, *place).generate_state(1, np.uint64)[0] >> 1)
 
 
 def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
     """Return the generator of one stream of a run, which is fresh if the run must keep it secret.
 
-    Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients and on updates,
-    the lots of private steps, and who takes part if not all do. So is the noise of an audit, which covers the same updates.
+    Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on
+    gradients and on updates,
+    the lots of private steps, and who takes part if not all do. So is the noise of an audit, which
+    covers the same updates.
     """
     protecting = {"noise", "gradient_noise", "update_noise", "canaries"}
     protecting |= {"batches"} if run.training.module.PRIVATE_STEPS else set()
@@ -63,7 +68,9 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
 
 
 def of_start(stream_of: Stream, start: int) -> Stream:
-    """Return the streams (purpose, round, ...) of one initialization, on whose number the server's own draws depend."""
+    """Return the streams (purpose, round, ...) of one initialization, on whose number the
+    server's own draws depend.
+    """
 
     def stream_of_start(purpose: str, *place: int) -> np.random.Generator:
         if purpose in ("noise", "canaries"):

@@ -1,8 +1,9 @@
-"""A trial: the rounds of a run, several initializations if the clustering asks for them, and the state on disk.
+"""A trial: the rounds of a run, several initializations if the clustering asks for them, and the
+state on disk.
 
-IFCA compares several initializations after a few rounds and continues with the best one; in the first rounds of each,
-clients are assigned at random. The round loop does not know about this: it receives the initialization to begin from
-and the function by which clients choose.
+IFCA compares several initializations after a few rounds and continues with the best one; in the
+first rounds of each, clients are assigned at random. The round loop does not know about this: it
+receives the initialization to begin from and the function by which clients choose.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ from orchestrator.trial.saved import RunState, Saved
 
 
 class Trial:
-    """A run from its first initialization to its last round. `advance` does one and saves the state, `news` has the rows.
+    """A run from its first initialization to its last round.
 
-    What it must remember besides the state of the rounds is in ``state.outer``: ``best``, training loss and number of
-    the best initialization so far, and ``settled``, whether the comparison is over.
+    `advance` does one and saves the state, `news` has the rows.
+
+    What it must remember besides the state of the rounds is in ``state.outer``: ``best``, training
+    loss and number of the best initialization so far, and ``settled``, whether the comparison is
+    over.
     """
 
     def __init__(self, run: Run, context: TrialContext) -> None:
@@ -49,12 +53,15 @@ class Trial:
         rng = stream(run.seed, "preferences")
         self.preferences = clustering.module.preferences(clustering.config, self.data.clients, rng)
         plan = clustering.module.starts(clustering.config)
-        # The last round is never part of the comparison: its choice of models may take the risk into account.
+        # The last round is never part of the comparison: its choice of models may take the risk
+        # into account.
         self.compared_after = min(plan.rounds, run.rounds - 1)
         self.starts = plan.initializations if self.compared_after else 1
         decided = self.compared_after if self.starts > 1 else run.rounds
         self.random_until = min(plan.random_rounds, decided - 1)
-        self.repaired: str | None = None  # a sentence on a damaged log that was set aside, until it has been reported
+        self.repaired: str | None = (
+            None  # a sentence on a damaged log that was set aside, until it has been reported
+        )
         self.saved = self._open()
         if self.saved.state is None and self.shared and (content := stored(*self.shared)):
             self.rounds = self._rounds(self.saved.take_over(content, self.preferences.beta))
@@ -82,11 +89,15 @@ class Trial:
         return self.state.round >= self.run.rounds and not self.comparing
 
     def news(self) -> list[dict[str, Any]]:
-        """Return the rows of all rounds not returned before; none while initializations are compared."""
+        """Return the rows of all rounds not returned before; none while initializations are
+        compared.
+        """
         new, recent = self.state.round - self.reported, self.rounds.recent
         if self.comparing or new <= 0:
             return []
-        table = join_tables(recent) if len(recent) == new else self.rows("rounds").slice(self.reported)
+        table = (
+            join_tables(recent) if len(recent) == new else self.rows("rounds").slice(self.reported)
+        )
         self.reported = self.state.round
         recent.clear()
         rows: list[dict[str, Any]] = table.to_pylist()
@@ -97,14 +108,21 @@ class Trial:
         return self.saved.rows(self.state.start, table)
 
     def note(self) -> str | None:
-        """Return the progress while there are no rows to report, which is while initializations are compared."""
+        """Return the progress while there are no rows to report, which is while initializations
+        are compared.
+        """
         state = self.state
-        return f"start {state.start + 1} of {self.starts}, round {state.round}" if self.comparing else None
+        return (
+            f"start {state.start + 1} of {self.starts}, round {state.round}"
+            if self.comparing
+            else None
+        )
 
     def advance(self) -> None:
         """Do one round; if it is the last of an initialization, compare; then save the state.
 
-        Raises FloatingPointError if the run, or each of its initializations, reached a NaN or infinite loss or weight.
+        Raises FloatingPointError if the run, or each of its initializations, reached a NaN or
+        infinite loss or weight.
         """
         try:
             self.rounds.advance()
@@ -121,48 +139,70 @@ class Trial:
             cached(*self.shared, partial(self.saved.shared, self.state))
 
     def _open(self) -> Saved:
-        """Take up what the trial has saved; what is damaged of it is set aside, unless the noise is secret.
+        """Take up what the trial has saved; what is damaged of it is set aside, unless the noise
+        is secret.
 
-        Such noise is spent with every model that was sent out, and how much that was stood in what is damaged.
+        Such noise is spent with every model that was sent out, and how much that was stood in what
+        is damaged.
         """
         folder, origin = self.context.folder, self.context.origin
         try:
             return Saved.of(folder, origin)
         except DamageError as damage:
             if not self.run.repeatable:
-                raise DamageError(damage.path, f"{damage.problem}{UNREPEATABLE.format(folder.state)}") from damage
+                raise DamageError(
+                    damage.path, f"{damage.problem}{UNREPEATABLE.format(folder.state)}"
+                ) from damage
             aside = quarantine(folder.state).name
-            self.repaired = f"{damage}: {folder.state} is set aside as {aside}, and the trial begins anew"
+            self.repaired = (
+                f"{damage}: {folder.state} is set aside as {aside}, and the trial begins anew"
+            )
             return Saved.of(folder, origin)
 
     def _rounds(self, start: int | RunState) -> Rounds:
-        return Rounds(self.run, self.context, self.saved, self.preferences, self._choose, start, self.random_until)
+        return Rounds(
+            self.run,
+            self.context,
+            self.saved,
+            self.preferences,
+            self._choose,
+            start,
+            self.random_until,
+        )
 
     def _choose(self, round_: int, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
         """Let clients choose a model.
 
-        They choose at random in the first rounds, by loss during the comparison, and then as the clustering says.
+        They choose at random in the first rounds, by loss during the comparison, and then as the
+        clustering says.
         """
         if round_ < self.random_until:
             rng = stream(self.run.seed, "warm_start", self.state.start)
-            return random_partition(self.run.clustering.config.clusters, self.data.clients, rng), view.losses
-        # During the comparison, risk does not count, so that every algorithm compares the same initializations.
+            return random_partition(
+                self.run.clustering.config.clusters, self.data.clients, rng
+            ), view.losses
+        # During the comparison, risk does not count, so that every algorithm compares the same
+        # initializations.
         if self.comparing:
             return choose(self.run, view, preferences, by_loss_alone=True)[0], view.losses
-        # It counts once clients know it of a model: as the server measured it, or as their own attacks found it.
+        # It counts once clients know it of a model: as the server measured it, or as their own
+        # attacks found it.
         by_clients = self.run.clustering.config.weighs_own_risks
         risks = self.state.own_risks if by_clients else self.state.measured_risks
         view = replace(view, risk_counts=bool(np.isfinite(risks).any()))
-        if view.risk_counts and (self.state.reference < 0).any():  # the first choice in which risk counts
+        if (
+            view.risk_counts and (self.state.reference < 0).any()
+        ):  # the first choice in which risk counts
             self.state.reference, _ = choose(self.run, view, preferences, by_loss_alone=True)
         return choose(self.run, view, preferences)
 
     @cached_property
     def shared(self) -> tuple[Path, str] | None:
-        """Return the cache and the name of the comparison there: the hash of all that it depends on.
+        """Return the cache and the name of the comparison there: the hash of all that it depends
+        on.
 
-        Clients choose by loss alone in it, so components that sort them alike share one; what is secret or attacked is not
-        shared.
+        Clients choose by loss alone in it, so components that sort them alike share one; what is
+        secret or attacked is not shared.
         """
         run, clustering, setup = self.run, self.run.clustering, self.context.setup
         attacked = any(due(run, "models", round_) for round_ in range(self.compared_after))
@@ -174,7 +214,9 @@ class Trial:
         return setup.cache, f"initializations-{digest([alike, setup.code, data_hash(self.data)])}"
 
     def _compare(self) -> None:
-        """Keep the current initialization if it is the best so far, then try the next or continue with the best."""
+        """Keep the current initialization if it is the best so far, then try the next or
+        continue with the best.
+        """
         state = self.state
         loss = float(np.mean(metric_rows.of_own_model(state.losses, state.assignment)))
         best = state.outer.get("best")

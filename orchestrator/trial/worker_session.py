@@ -1,4 +1,6 @@
-"""What a worker process keeps of its current trial: configuration, data and one model object, which is refilled."""
+"""What a worker process keeps of its current trial: configuration, data and one model object,
+which is refilled.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a worker finds a trial: its key, references to its configuration and its data, and what trials share.
+    """Where a worker finds a trial: its key, references to its configuration and its data, and
+    what trials share.
 
-    The references are in a list, so that Ray does not resolve them and a worker fetches them only if the key is new.
-    ``cache`` is the folder of what trials of the sweep have trained, by this ``code`` (a hash); None: each trains for itself.
+    The references are in a list, so that Ray does not resolve them and a worker fetches them only
+    if the key is new. ``cache`` is the folder of what trials of the sweep have trained, by this
+    ``code`` (a hash); None: each trains for itself.
     """
 
     key: str
@@ -55,7 +59,8 @@ class Session:
 
 _sessions: dict[str, Session] = {}
 
-# Parameters of glibc's mallopt: the sizes above which freed memory is returned to the system at once.
+# Parameters of glibc's mallopt: the sizes above which freed memory is returned to the system at
+# once.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 1 << 28
 
@@ -63,8 +68,9 @@ KEPT = 1 << 28
 def keep_freed_memory() -> None:
     """Let this process reuse the memory that it has freed, where its C library allows it.
 
-    By default, glibc returns a step's large tensors to the system, and the next step pays for the same pages again: two
-    thousand of them for 32 images of MNIST, a fifth of the step's time, and more if several processes do so at once.
+    By default, glibc returns a step's large tensors to the system, and the next step pays for the
+    same pages again: two thousand of them for 32 images of MNIST, a fifth of the step's time, and
+    more if several processes do so at once.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
@@ -73,15 +79,18 @@ def keep_freed_memory() -> None:
 
 
 def multiply_with_one_thread() -> None:
-    """Let the linear algebra of NumPy and SciPy use one thread in this process, whatever the environment says.
+    """Let the linear algebra of NumPy and SciPy use one thread in this process, whatever the
+    environment says.
 
-    A sum that is divided among two threads has other last digits than that of one, so the distances between clients,
-    and weights that are searched with them, would depend on ``OMP_NUM_THREADS``. PyTorch's threads are a field of the
-    run.
+    A sum that is divided among two threads has other last digits than that of one, so the distances
+    between clients, and weights that are searched with them, would depend on ``OMP_NUM_THREADS``.
+    PyTorch's threads are a field of the run.
     """
     from threadpoolctl import threadpool_limits
 
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for SciPy, which has a library of its own and may be loaded later
+    os.environ["OPENBLAS_NUM_THREADS"] = (
+        "1"  # for SciPy, which has a library of its own and may be loaded later
+    )
     threadpool_limits(1, user_api="blas")
 
 
@@ -104,11 +113,15 @@ def session(setup: Setup) -> Session:
 
 
 def begin(key: str, run: Run, data: Federation) -> None:
-    """Create a run's session in this process; the previous one is dropped, so that only one model object exists."""
+    """Create a run's session in this process; the previous one is dropped, so that only one
+    model object exists.
+    """
     from algorithms.core.network import Network
 
     multiply_with_one_thread()
     # Training data are in shared, read-only memory, and nothing writes to tensors over them.
     warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
     _sessions.clear()
-    _sessions[key] = Session(run, data, Network(run.model, data.shape, data.classes, run.training.config.device))
+    _sessions[key] = Session(
+        run, data, Network(run.model, data.shape, data.classes, run.training.config.device)
+    )

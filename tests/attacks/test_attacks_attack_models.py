@@ -36,7 +36,9 @@ def test_where_membership_is_random_nothing_is_found(name):
     shadow, target = planted(300, rng), planted(4000, rng)
     shadow = Outputs(shadow.logits, shadow.labels, rng.permutation(shadow.member))
     target = Outputs(target.logits, target.labels, rng.permutation(target.member))
-    accuracy = membership.balanced_accuracy(_attack_models.fit(name, shadow, rng)(target), target.member)
+    accuracy = membership.balanced_accuracy(
+        _attack_models.fit(name, shadow, rng)(target), target.member
+    )
     assert accuracy == pytest.approx(0.5, abs=1.96 * 0.5 / np.sqrt(4000))
 
 
@@ -66,7 +68,9 @@ def test_outputs_and_gradient_are_those_of_pytorch(recipe, parameters):
     branches = [widths for widths in (recipe.softmax, recipe.label) if widths]
     net = Branches(branches, 10, rng)
     assert len(net.params) == parameters
-    arrays = [torch.from_numpy(array.copy()).requires_grad_() for layer in net.layers for array in layer]
+    arrays = [
+        torch.from_numpy(array.copy()).requires_grad_() for layer in net.layers for array in layer
+    ]
     inputs = [rng.normal(size=(30, 10)).astype(np.float32) for _ in branches]
     targets = rng.integers(0, 2, (30, 1)).astype(np.float32)
     weights = rng.uniform(0.5, 2, (30, 1)).astype(np.float32)
@@ -88,7 +92,10 @@ def test_the_optimizer_is_adam():
     for t in range(1, 21):
         gradients = rng.normal(size=50).astype(np.float32)
         adam.step(params, gradients)
-        mean, square = 0.9 * mean + 0.1 * gradients, 0.999 * square + 0.001 * gradients.astype(np.float64) ** 2
+        mean, square = (
+            0.9 * mean + 0.1 * gradients,
+            0.999 * square + 0.001 * gradients.astype(np.float64) ** 2,
+        )
         expected -= 1e-2 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
     np.testing.assert_allclose(params, expected, atol=1e-6)
 

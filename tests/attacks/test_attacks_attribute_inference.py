@@ -1,4 +1,6 @@
-"""Attributes of rows: models that store the table or nothing, cases by hand, candidates as the data encode them, chance."""
+"""Attributes of rows: models that store the table or nothing, cases by hand, candidates as the
+data encode them, chance.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def rows(n, rng):
-    """An age, one of three drugs that depends on it a little, a sex, and a label that depends on all of them a little."""
+    """An age, one of three drugs that depends on it a little, a sex, and a label that depends on
+    all of them a little.
+    """
     age, sex = rng.normal(size=n), rng.integers(0, 2, n)
     drug = (rng.random(n) + 0.2 * (age > 0) > 0.6).astype(int) + (rng.random(n) < 0.3)
     y = (age + drug + sex + rng.normal(0, 1.5, n) > 1.5).astype(np.int64)
@@ -32,12 +36,19 @@ def rows(n, rng):
 def table(seed=0, **fields):
     rng = np.random.default_rng(seed)
     outside = rows(200, rng)
-    made = {"columns": COLUMNS, "nonmembers": outside, "nonmember_owner": np.full(200, -1), "shadow": rows(100, rng)}
+    made = {
+        "columns": COLUMNS,
+        "nonmembers": outside,
+        "nonmember_owner": np.full(200, -1),
+        "shadow": rows(100, rng),
+    }
     return federation(rows(CLIENTS * EACH, rng), [EACH] * CLIENTS, **made | fields)
 
 
 class Answering:
-    """Stands for a network that answers as ``answer(x)`` [n, classes] does, and keeps what it was asked."""
+    """Stands for a network that answers as ``answer(x)`` [n, classes] does, and keeps what it
+    was asked.
+    """
 
     def __init__(self, answer):
         self.answer, self.asked = answer, []
@@ -53,12 +64,16 @@ class Answering:
 def found_of(data, answer, config=None, seed=0):
     network = answer if isinstance(answer, Answering) else Answering(answer)
     cluster, streams = Cluster(data, 0, np.arange(CLIENTS)), lambda *_: np.random.default_rng(0)
-    model = AttackedModel(cluster, network, None, (), np.random.default_rng(seed), [], np.zeros(CLIENTS, int), streams)
+    model = AttackedModel(
+        cluster, network, None, (), np.random.default_rng(seed), [], np.zeros(CLIENTS, int), streams
+    )
     return audit(config or Config(attribute="drug"), model)
 
 
 def value(found, subject, metric):
-    (one,) = [m for m in found.measures if m.subject.split(", ")[-1] == subject and m.metric == metric]
+    (one,) = [
+        m for m in found.measures if m.subject.split(", ")[-1] == subject and m.metric == metric
+    ]
     return one
 
 
@@ -74,9 +89,13 @@ def test_a_model_that_answers_all_rows_alike_leaks_nothing_at_all():
     for name in MODELED:
         leak = measured(found, name, "leak")
         assert leak.value == 0 and leak.low < 0 < leak.high
-        assert measured(found, name, "accuracy").value == value(found, "imputation", "accuracy").value
+        assert (
+            measured(found, name, "accuracy").value == value(found, "imputation", "accuracy").value
+        )
         correlation = measured(found, name, "mcc")
-        assert correlation.value == correlation.chance == found.metrics["attribute_imputation_mcc"] > 0
+        assert (
+            correlation.value == correlation.chance == found.metrics["attribute_imputation_mcc"] > 0
+        )
     assert found.metrics["attribute_leak"] == 0 and found.metrics["attribute_imputation"] > 0.4
 
 
@@ -86,7 +105,9 @@ def test_a_model_that_stores_the_table_leaks_what_imputation_misses():
     labels = {row.tobytes(): y for row, y in zip(data.train.x, data.train.y, strict=True)}
 
     def answer(x):
-        return 30.0 * (np.array([labels.get(row.tobytes(), 2) for row in x])[:, None] == np.arange(3))
+        return 30.0 * (
+            np.array([labels.get(row.tobytes(), 2) for row in x])[:, None] == np.arange(3)
+        )
 
     found = found_of(data, answer)
     imputed = found.metrics["attribute_imputation"]
@@ -101,17 +122,23 @@ def test_a_model_that_stores_the_table_leaks_what_imputation_misses():
 
 
 def test_each_attack_by_hand():
-    """Rows with two values of the column and the label 1: p of class 1 is 0.9, 0.6 / 0.1, 0.4 / 0.3, 0.8 / 0.5, 0.5."""
+    """Rows with two values of the column and the label 1: p of class 1 is 0.9, 0.6 / 0.1, 0.4 /
+    0.3, 0.8 / 0.5, 0.5.
+    """
     p = np.array([[0.9, 0.6], [0.1, 0.4], [0.3, 0.8], [0.5, 0.5]])
     logits = np.log(np.stack([1 - p, p], axis=2))
     imputed = np.array([[0.1, 0.9], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
-    answers = guesses(logits, np.ones(4, np.int64), imputed, np.array([0.7, 0.3]), mean_loss=-np.log(0.55))
-    # Both right: the surer one. None right: the less sure one. One right: that one. Even: imputation.
+    answers = guesses(
+        logits, np.ones(4, np.int64), imputed, np.array([0.7, 0.3]), mean_loss=-np.log(0.55)
+    )
+    # Both right: the surer one. None right: the less sure one. One right: that one. Even:
+    # imputation.
     assert answers["csmia"].tolist() == [0, 1, 1, 1]
     assert answers["bb"].tolist() == [0, 1, 1, 1]
     # 0.09 < 0.54 / 0.09 > 0.04 / 0.27 > 0.08 / 0.1 < 0.4
     assert answers["bb_ip"].tolist() == [1, 0, 0, 1]
-    # Below the mean loss: both, so the prior / none, so the prior / the second / none, so the prior.
+    # Below the mean loss: both, so the prior / none, so the prior / the second / none, so the
+    # prior.
     assert answers["yeom"].tolist() == [0, 0, 1, 0]
     assert answers["imputation"].tolist() == [1, 0, 0, 1]
 
@@ -143,7 +170,10 @@ def test_a_leak_is_the_difference_of_four_accuracies(seed):
 def test_a_leak_is_0_where_members_have_other_labels_and_hits_follow_the_label():
     member, rng = np.arange(2000) < 1000, np.random.default_rng(0)
     label = (rng.random(2000) < np.where(member, 0.8, 0.2)).astype(int)
-    found = [leaked("x", rng.random(2000) < 0.3 + 0.5 * label, np.zeros(2000, bool), member, label) for _ in range(100)]
+    found = [
+        leaked("x", rng.random(2000) < 0.3 + 0.5 * label, np.zeros(2000, bool), member, label)
+        for _ in range(100)
+    ]
     assert abs(np.mean([one.value for one in found])) < 0.01
     assert np.mean([one.low <= 0 <= one.high for one in found]) > 0.9
 
@@ -156,7 +186,9 @@ def test_values_are_tried_as_the_data_encode_them_and_nothing_else_of_a_row_is_c
     truth = np.concatenate([data.train.x, data.nonmembers.x])
     for tried, candidate in zip(network.asked[:3], candidates, strict=True):
         assert (tried[:, 1:4] == candidate).all()
-        np.testing.assert_array_equal(np.delete(tried, places, axis=1), np.delete(truth, places, axis=1))
+        np.testing.assert_array_equal(
+            np.delete(tried, places, axis=1), np.delete(truth, places, axis=1)
+        )
 
 
 def test_imputation_never_sees_an_attacked_row(monkeypatch):
@@ -168,7 +200,10 @@ def test_imputation_never_sees_an_attacked_row(monkeypatch):
         return original(known, *others)
 
     monkeypatch.setattr(attribute_inference, "imputation", spy)
-    for data in (table(), table(shadow=rows(0, np.random.default_rng(0)))):  # a shadow set; a half of the non-members
+    for data in (
+        table(),
+        table(shadow=rows(0, np.random.default_rng(0))),
+    ):  # a shadow set; a half of the non-members
         network = Answering(lambda x: x[:, :2])
         found_of(data, network)
         assert seen and not {*seen} & {*network.asked[0][:, 0].tolist()}
@@ -191,7 +226,11 @@ def test_a_model_that_was_trained_on_nobody_is_at_chance_and_intervals_cover_it(
         leaks = [measured(found, name, "leak") for name in names]
         values.append([one.value for one in leaks])
         covered.append([one.low <= 0 <= one.high for one in leaks])
-    means, errors, coverage = np.mean(values, axis=0), np.std(values, axis=0) / 200**0.5, np.mean(covered, axis=0)
+    means, errors, coverage = (
+        np.mean(values, axis=0),
+        np.std(values, axis=0) / 200**0.5,
+        np.mean(covered, axis=0),
+    )
     print("leaks", means.round(4), "errors", errors.round(4), "coverage", coverage.round(3))
     assert (np.abs(means) < 4 * errors).all()
     margin = 2 * (0.95 * 0.05 / 200) ** 0.5
@@ -236,9 +275,16 @@ def test_columns_that_cannot_be_attacked_are_refused(change, attribute):
 
 def test_turned_images_and_too_few_rows_are_refused():
     data, none = table(), rows(0, np.random.default_rng(0))
-    assert [field for field, _ in data_problems(Config(), replace(data, prepare=Preparation("rotation")))] == [""]
-    few = replace(data, shadow=none, nonmembers=data.nonmembers[:20], nonmember_owner=np.full(20, -1))
+    assert [
+        field
+        for field, _ in data_problems(Config(), replace(data, prepare=Preparation("rotation")))
+    ] == [""]
+    few = replace(
+        data, shadow=none, nonmembers=data.nonmembers[:20], nonmember_owner=np.full(20, -1)
+    )
     assert [field for field, _ in data_problems(Config(), few)] == [""]
-    of_another = found_of(replace(data, nonmember_owner=np.full(200, CLIENTS)), lambda x: x[:, :2]).metrics
+    of_another = found_of(
+        replace(data, nonmember_owner=np.full(200, CLIENTS)), lambda x: x[:, :2]
+    ).metrics
     assert set(of_another) == set(found_of(data, lambda x: x[:, :2]).metrics)
     assert np.isnan(list(of_another.values())).all()

@@ -1,4 +1,6 @@
-"""The calibrated attack as a component: planted and exchangeable records, exposure by client and group, refusals."""
+"""The calibrated attack as a component: planted and exchangeable records, exposure by client and
+group, refusals.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ def answers(
     exposed: tuple[int, ...] = (),
     models: int = 1,
 ) -> Answers:
-    """Made-up confidences: members of all clients are lifted by ``lift``, those of the exposed ones by 8 more."""
+    """Made-up confidences: members of all clients are lifted by ``lift``, those of the exposed
+    ones by 8 more.
+    """
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(clients), each)
     records = len(owner)
     trained = np.tile(np.arange(each) < each // 2, clients)
     examples = Examples(np.zeros((records, 1), np.float32), np.zeros(records, np.int64))
     pool = Pool(examples, owner, trained, np.zeros(records))
-    inside = calibrated_mia.halves(Config(replicas=replicas), pool, lambda *place: of_run(seed, *place))
+    inside = calibrated_mia.halves(
+        Config(replicas=replicas), pool, lambda *place: of_run(seed, *place)
+    )
     raised = lift + 8.0 * np.isin(owner, exposed)
     center, spread = 2 * rng.normal(size=records) - 2, np.exp(0.3 * rng.normal(size=records))
     said = np.concatenate([inside, trained[None]])
@@ -58,15 +64,32 @@ def judged(given: Answers, **fields: object) -> Exposure:
 
 def test_memorized_records_are_found_in_replicas_and_in_the_run():
     found = judged(answers(lift=8.0, models=2))
-    for name in ("auc", "run_auc", "auc_minority", "model_auc_majority", "run_auc_majority", "balanced_accuracy"):
+    for name in (
+        "auc",
+        "run_auc",
+        "auc_minority",
+        "model_auc_majority",
+        "run_auc_majority",
+        "balanced_accuracy",
+    ):
         assert found.metrics[f"calibrated_{name}"] > 0.95, name
-    assert found.metrics["calibrated_auc_low"] > 0.95 and found.metrics["calibrated_tpr_set_to_1_fpr"] > 0.8
+    assert (
+        found.metrics["calibrated_auc_low"] > 0.95
+        and found.metrics["calibrated_tpr_set_to_1_fpr"] > 0.8
+    )
     assert found.metrics["calibrated_precision_at_prior_10"] > 0.8
     assert found.metrics["calibrated_run_tpr_set_to_1_fpr"] > 0.8
     assert measure(found, "headline", "tpr_at_1_fpr").value > 0.8
-    assert np.isnan(measure(found, "headline", "tpr_at_01_fpr").value)  # 200 non-members are too few for 0.1 %
+    assert np.isnan(
+        measure(found, "headline", "tpr_at_01_fpr").value
+    )  # 200 non-members are too few for 0.1 %
     assert min(found.clients["calibrated_auc"]) > 0.95
-    chances = {"auc": 0.5, "auc_minority": 0.5, "auc_model_majority": 0.5, "tpr_at_1_fpr": 3 / 201}  # 200 non-members
+    chances = {
+        "auc": 0.5,
+        "auc_minority": 0.5,
+        "auc_model_majority": 0.5,
+        "tpr_at_1_fpr": 3 / 201,
+    }  # 200 non-members
     for metric, chance in chances.items():
         one = measure(found, "lira", metric)
         assert one.chance == chance
@@ -82,15 +105,22 @@ def test_exchangeable_records_are_at_chance_within_the_interval():
         found = judged(answers(seed, replicas=8, clients=6, each=20), method="lira")
         low, high = (found.metrics[f"calibrated_auc_{end}"] for end in ("low", "high"))
         misses += not low <= 0.5 <= high
-        worse += found.metrics["calibrated_auc_worst_client"] > found.metrics["calibrated_auc_worst_client_null"]
+        worse += (
+            found.metrics["calibrated_auc_worst_client"]
+            > found.metrics["calibrated_auc_worst_client_null"]
+        )
         run = measure(found, "run_headline", "auc")
-        assert np.isnan([run.low, run.high]).all() and abs(run.value - 0.5) < 0.2  # six clients are too few to resample
+        assert (
+            np.isnan([run.low, run.high]).all() and abs(run.value - 0.5) < 0.2
+        )  # six clients are too few to resample
     assert misses <= 3  # of 20 at 95 %
     assert 3 <= worse <= 17  # the worst of six clients is as bad as chance would have it
 
 
 def test_the_best_method_is_chosen_without_a_look_at_the_target():
-    """Of many methods that find nothing, the best on the target itself would be above 0.5 on average."""
+    """Of many methods that find nothing, the best on the target itself would be above 0.5 on
+    average.
+    """
     ours, best = [], []
     for seed in range(40):
         given = answers(seed, replicas=12, clients=2, each=20)
@@ -112,7 +142,9 @@ def test_the_exposed_client_is_found_and_so_is_its_group():
     assert exposure[7] > 0.95 and others.max() < 0.65
     assert found.metrics["calibrated_auc_worst_client"] == exposure[7]
     assert found.metrics["calibrated_auc_worst_client_null"] < 0.65
-    assert found.metrics["calibrated_auc_minority"] > found.metrics["calibrated_auc_majority"] + 0.05
+    assert (
+        found.metrics["calibrated_auc_minority"] > found.metrics["calibrated_auc_majority"] + 0.05
+    )
     assert np.argmax(found.clients["calibrated_tpr_set_to_1_fpr"]) == 7
     assert np.median(found.clients["calibrated_tpr_set_to_1_fpr"]) < 0.05
 
@@ -121,11 +153,17 @@ def test_calibration_finds_more_than_the_loss_and_says_which_method_counts():
     given = answers(lift=2.0)
     found, fixed = judged(given), judged(given, method="base")
     assert found.metrics["calibrated_auc"] > found.metrics["calibrated_loss_auc"] + 0.05
-    shares = {one.metric: one.value for one in found.measures if (one.subject, one.metric[:3]) == ("headline", "is_")}
+    shares = {
+        one.metric: one.value
+        for one in found.measures
+        if (one.subject, one.metric[:3]) == ("headline", "is_")
+    }
     assert sum(shares.values()) == 1.0 and shares["is_loss"] == 0.0
     assert measure(fixed, "headline", "is_base").value == 1.0
     assert fixed.metrics["calibrated_auc"] == measure(found, "base", "auc").value
-    held_back = replace(given, pool=replace(given.pool, trained=np.ones(len(given.pool.owner), bool)))
+    held_back = replace(
+        given, pool=replace(given.pool, trained=np.ones(len(given.pool.owner), bool))
+    )
     found = judged(held_back)  # without held-back examples, the run itself is not judged
     assert np.isnan(found.metrics["calibrated_run_auc"]) and found.metrics["calibrated_auc"] > 0.6
     assert "run" not in set(found.scores.target) and found.metrics["calibrated_replica_size"] == 0.5
@@ -139,7 +177,9 @@ def test_the_scores_are_those_of_every_target_and_their_aucs_the_result():
     aucs = []
     for k in range(16):
         own = scores.target == f"replica {k}"
-        assert (scores.member[own] == given.inside[k]).all() and (scores.client[own] == given.pool.owner).all()
+        assert (scores.member[own] == given.inside[k]).all() and (
+            scores.client[own] == given.pool.owner
+        ).all()
         aucs.append(membership.auc(scores.score[own], scores.member[own]))
     assert np.mean(aucs) == pytest.approx(found.metrics["calibrated_auc"])
     run = scores.target == "run"
@@ -158,7 +198,10 @@ def test_a_replica_that_diverged_leaves_with_its_complement():
     given.confidence[5] = np.nan
     found = concluded(given)
     assert found.metrics["calibrated_replicas"] == 14
-    assert set(found.scores.target) == {"run", *(f"replica {k}" for k in range(16) if k not in (4, 5))}
+    assert set(found.scores.target) == {
+        "run",
+        *(f"replica {k}" for k in range(16) if k not in (4, 5)),
+    }
     for k in (3, 6, 15):  # what is said to be of a replica is of this replica
         assert (found.scores.member[found.scores.target == f"replica {k}"] == given.inside[k]).all()
     assert found.metrics["calibrated_auc"] > 0.6
@@ -189,10 +232,15 @@ def test_attacked_examples_are_drawn_evenly_over_the_clients_of_a_model_and_none
     rows = calibrated_mia.attacked(given, 100, np.random.default_rng(0))
     assert np.bincount(given.pool.owner[rows]).tolist() == [20] * 10
     absent = given.pool.owner == 9  # in all rounds, so that nobody trained on its examples
-    told = replace(given, model=np.where(absent, -1, given.model), own=np.where(absent, np.nan, given.own))
+    told = replace(
+        given, model=np.where(absent, -1, given.model), own=np.where(absent, np.nan, given.own)
+    )
     found = concluded(replace(told, confidence=np.where(absent, np.nan, given.confidence)))
     assert set(found.scores.client) == set(range(9)) and found.metrics["calibrated_auc"] > 0.95
-    assert measure(found, "pool", "records").value == 360 and np.isnan(found.clients["calibrated_auc"][9:]).all()
+    assert (
+        measure(found, "pool", "records").value == 360
+        and np.isnan(found.clients["calibrated_auc"][9:]).all()
+    )
     assert np.isnan(list(concluded(replace(told, model=np.full(400, -1))).metrics.values())).all()
 
 
@@ -231,14 +279,20 @@ def sorted_rows(x: np.ndarray) -> np.ndarray:
 def test_the_pool_of_a_client_is_what_it_trains_on_and_as_many_others():
     data = noise()
     pool = pool_of("matched", data, stream)
-    assert np.bincount(pool.owner).tolist() == [2 * EACH] * CLIENTS and (np.diff(pool.owner) >= 0).all()
+    assert (
+        np.bincount(pool.owner).tolist() == [2 * EACH] * CLIENTS
+        and (np.diff(pool.owner) >= 0).all()
+    )
     assert len(pool) == 2 * len(data.train)
     for client in range(CLIENTS):
         own = pool.owner == client
         assert (pool.examples[own & pool.trained].x == data.client(client).x).all()
         held = pool.examples[own & ~pool.trained]
         # The same classes, so that no class tells who was trained on.
-        assert np.bincount(held.y, minlength=10).tolist() == np.bincount(data.client(client).y, minlength=10).tolist()
+        assert (
+            np.bincount(held.y, minlength=10).tolist()
+            == np.bincount(data.client(client).y, minlength=10).tolist()
+        )
     assert len(sorted_rows(pool.examples.x)) == len(pool)  # nothing serves twice
 
 
@@ -248,7 +302,9 @@ def test_a_clients_own_nonmembers_come_before_those_of_nobody():
     owner[:30] = 2
     pool = pool_of("auto", replace(data, nonmember_owner=owner), stream)
     held = pool.examples.x[(pool.owner == 2) & ~pool.trained]
-    mine, offered = (np.bincount(one.y, minlength=10) for one in (data.client(2), data.nonmembers[:30]))
+    mine, offered = (
+        np.bincount(one.y, minlength=10) for one in (data.client(2), data.nonmembers[:30])
+    )
     assert len(held) == np.minimum(mine, offered).sum() // 2 * 2 > 20  # an odd one is dropped
     assert len(sorted_rows(np.concatenate([held, data.nonmembers.x[:30]]))) == 30
     others = pool.examples.x[(pool.owner != 2) & ~pool.trained]
@@ -261,7 +317,9 @@ def test_replicas_halve_every_client_at_random_and_the_next_gets_the_rest():
     for client in range(CLIENTS):
         assert set(inside[:, pool.owner == client].sum(axis=1)) == {EACH}
     assert (inside == halves_of(pool, 8, stream)).all()
-    assert (inside == halves_of(pool, 16, stream)[:8]).all()  # more replicas leave the first ones as they were
+    assert (
+        inside == halves_of(pool, 16, stream)[:8]
+    ).all()  # more replicas leave the first ones as they were
     overlap = (inside[0] & inside[2]).sum() / inside[0].sum()
     assert overlap == pytest.approx(0.5, abs=0.1)
     both = inside[::2][:, pool.trained].mean()
@@ -278,26 +336,48 @@ def test_a_replicas_federation_is_the_runs_with_other_training_examples():
     pool = pool_of("auto", data, stream)
     inside = halves_of(pool, 2, stream)[0]
     found = pool.federation(data, inside)
-    assert found.sizes.tolist() == [EACH] * CLIENTS and (pool.strengths == data.strengths[pool.owner]).all()
+    assert (
+        found.sizes.tolist() == [EACH] * CLIENTS
+        and (pool.strengths == data.strengths[pool.owner]).all()
+    )
     for client in range(CLIENTS):
         own = inside & (pool.owner == client)
         assert (found.client(client).x == pool.examples.x[own]).all()
         assert (found.client(client).y == pool.examples.y[own]).all()
     assert (found.example_strengths == pool.strengths[inside]).all()
-    assert found.test is data.test and found.shadow is data.shadow and found.nonmembers is data.nonmembers
+    assert (
+        found.test is data.test
+        and found.shadow is data.shadow
+        and found.nonmembers is data.nonmembers
+    )
     assert (pool.federation(data, pool.trained).train.x == data.train.x).all()
 
 
 def test_examples_of_other_people_are_held_back_for_nobody_but_a_clients_own_are():
-    """Who wrote an example would tell whether it was trained on, even in a model that memorizes nothing."""
+    """Who wrote an example would tell whether it was trained on, even in a model that memorizes
+    nothing.
+    """
     nothing, x = np.empty(0, int), np.zeros((6, 1), np.float32)
-    roles = Roles((np.array([0, 1]), np.array([2, 3])), nothing, nothing, nothing, nothing, shadow=np.array([4, 5]))
+    roles = Roles(
+        (np.array([0, 1]), np.array([2, 3])),
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        shadow=np.array([4, 5]),
+    )
     parts = Examples(x, np.zeros(6, int)), Examples(x[:0], nothing)
-    for people, expected in ((np.array([0, 0, 1, 1, 2, 2]), True), (np.array([0, 0, 1, 1, 0, 1]), False)):
+    for people, expected in (
+        (np.array([0, 0, 1, 1, 2, 2]), True),
+        (np.array([0, 0, 1, 1, 0, 1]), False),
+    ):
         assert roles.strangers(Source("people", 1, *parts, subjects=people)) == expected
         # Patients of a table, with or without hospitals, of which all have the same.
         assert roles.strangers(Source("people", 1, *parts, persons=people)) == expected
-        assert roles.strangers(Source("people", 1, *parts, subjects=np.zeros(6, int), persons=people)) == expected
+        assert (
+            roles.strangers(Source("people", 1, *parts, subjects=np.zeros(6, int), persons=people))
+            == expected
+        )
     strangers = replace(noise(), strangers=True)
     assert pool_of("auto", strangers, stream).trained.all()
     assert [field for field, _ in problems("matched", strangers)] == ["pool"]
@@ -313,7 +393,10 @@ def test_what_is_too_small_to_halve_or_to_match_is_refused():
     single = replace(data, offsets=np.array([0, 1, *(np.arange(2, CLIENTS + 1) * EACH)]))
     nobodys = {"nonmembers": data.nonmembers[:50], "nonmember_owner": data.nonmember_owner[:50]}
     few = replace(data, shadow=data.shadow[:20], **nobodys)
-    for kind, federation, words in (("training", single, " has 1"), ("matched", few, "trains on 40")):
+    for kind, federation, words in (
+        ("training", single, " has 1"),
+        ("matched", few, "trains on 40"),
+    ):
         ((field, sentence),) = problems(kind, federation)
         assert field == "pool" and words in sentence
     assert problems("auto", single) == []  # an example that was held back makes two

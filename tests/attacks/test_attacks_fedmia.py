@@ -1,4 +1,6 @@
-"""The passive server over rounds: planted memories, exchangeable records, a slow version, and what it keeps."""
+"""The passive server over rounds: planted memories, exchangeable records, a slow version, and
+what it keeps.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_clients_who_learn_by_heart_are_given_away_by_every_comparison(noise, me
         assert found.metrics[f"{signal}_auc"] > 0.95, signal
     assert 0 < found.metrics["gradient_difference_auc"] < 1
     assert found.metrics["fedmia_tpr_at_1_fpr"] > 0.9
-    assert (found.clients["fedmia_auc"] > 0.95).all() and (found.clients["fedmia_auc_low"] > 0.9).all()
+    assert (found.clients["fedmia_auc"] > 0.95).all() and (
+        found.clients["fedmia_auc_low"] > 0.9
+    ).all()
     assert found.metrics["fedmia_auc"] == found.metrics["fedmia_loss_auc"]
     assert found.metrics["fedmia_auc"] == pytest.approx(found.clients["fedmia_auc"].mean())
     scores = scores_of(ALL, noise, measured)["fedmia_loss"]
@@ -54,9 +58,14 @@ def test_clients_who_learn_by_heart_are_given_away_by_every_comparison(noise, me
 
 @pytest.mark.parametrize("nonmembers", ["outside", "other_client"])
 def test_where_members_are_like_nonmembers_it_is_at_a_half(noise, network, experts, nonmembers):
-    """Every client's examples are replaced by fresh ones after it was trained, so that nobody has trained on a record."""
+    """Every client's examples are replaced by fresh ones after it was trained, so that nobody
+    has trained on a record.
+    """
     rng = np.random.default_rng(8)
-    fresh = Examples(rng.normal(size=noise.train.x.shape).astype(np.float32), rng.integers(0, 10, len(noise.train)))
+    fresh = Examples(
+        rng.normal(size=noise.train.x.shape).astype(np.float32),
+        rng.integers(0, 10, len(noise.train)),
+    )
     config = ALL.model_copy(update={"nonmembers": nonmembers})
     data = replace(noise, train=fresh)
     found = concluded(config, data, observe(config, seen_by(data, network, experts)))
@@ -66,19 +75,27 @@ def test_where_members_are_like_nonmembers_it_is_at_a_half(noise, network, exper
 
 
 def test_who_is_exposed_is_who_learned_by_heart(noise, network, experts):
-    """Only client 2 has trained on its examples; the others hold models of examples that belong to nobody."""
+    """Only client 2 has trained on its examples; the others hold models of examples that belong
+    to nobody.
+    """
     strange = [memorized(network, noise.nonmembers[40 * i : 40 * i + 40]) for i in range(3)]
     weights = [*strange[:2], experts[2], strange[2], *strange[:2]]
-    data = replace(noise, nonmembers=noise.nonmembers[120:], nonmember_owner=noise.nonmember_owner[120:])
+    data = replace(
+        noise, nonmembers=noise.nonmembers[120:], nonmember_owner=noise.nonmember_owner[120:]
+    )
     found = concluded(Config(), data, observe(Config(), seen_by(data, network, weights)))
     exposed = found.clients["fedmia_auc"]
     assert exposed[2] > 0.95 and (np.delete(exposed, 2) < 0.65).all()
-    assert found.metrics["fedmia_auc_max"] == exposed[2] > found.metrics["fedmia_auc_max_null"] + 0.1
+    assert (
+        found.metrics["fedmia_auc_max"] == exposed[2] > found.metrics["fedmia_auc_max_null"] + 0.1
+    )
     assert found.metrics["fedmia_cov"] > 2 * found.metrics["fedmia_cov_null"]
 
 
 def test_the_slow_version_finds_the_same(noise, network, experts):
-    """Record by record, with torch's own losses and gradients, as the docstring says it (published distribution)."""
+    """Record by record, with torch's own losses and gradients, as the docstring says it
+    (published distribution).
+    """
     config = Config(signals="all", targets=3, compared=10, center="none", world="gaussian")
     start = start_of(network)
     records = _queries.queries_of(config, noise, fixed)
@@ -101,7 +118,9 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
             losses = np.array([loss_and_gradient(one, r)[0] for one in experts])
             gradient = loss_and_gradient(start, r)[1]
             updates = [start.params.astype(np.float64) - one.params for one in experts]
-            cosines = np.array([one @ gradient / np.linalg.norm(one) / np.linalg.norm(gradient) for one in updates])
+            cosines = np.array(
+                [one @ gradient / np.linalg.norm(one) / np.linalg.norm(gradient) for one in updates]
+            )
             others = np.arange(CLIENTS) != c
             expected = {"loss_series": -losses[c], "mean_cosine": cosines[c]}
             expected["gradient_difference"] = 2 * updates[c] @ gradient - gradient @ gradient
@@ -113,7 +132,10 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
 
 
 def test_scores_are_summed_over_the_rounds_and_nothing_is_changed_in_place(noise, measured):
-    quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
+    quiet = {
+        name: np.roll(values, 1, axis=0) if name != "assignment" else values
+        for name, values in measured.items()
+    }
     first = concluded(ALL, noise, measured)
     second = concluded(ALL, noise, quiet, kept=first.kept)
     scores = [scores_of(ALL, noise, one)["fedmia_loss"] for one in (measured, quiet)]
@@ -123,7 +145,10 @@ def test_scores_are_summed_over_the_rounds_and_nothing_is_changed_in_place(noise
 
 
 def test_exchangeable_records_stay_at_chance_however_many_rounds_are_averaged(noise):
-    """Models differ on every record in the same way in all rounds. Non-members drawn anew are found less extreme."""
+    """Models differ on every record in the same way in all rounds.
+
+    Non-members drawn anew are found less extreme.
+    """
     config, rng = Config(targets=EACH, compared=NONMEMBERS, center="none"), np.random.default_rng(0)
     lasting = rng.normal(size=(CLIENTS, CLIENTS * EACH + NONMEMBERS))
     rates = {}
@@ -134,7 +159,12 @@ def test_exchangeable_records_stay_at_chance_however_many_rounds_are_averaged(no
             if drawn_anew:
                 records[CLIENTS * EACH :] = rng.permutation(records[CLIENTS * EACH :])
             values = (lasting[:, records] + 0.3 * rng.normal(size=lasting.shape)).astype(np.float32)
-            found = concluded(config, noise, {"assignment": np.zeros(CLIENTS, int), "confidences": values}, kept=kept)
+            found = concluded(
+                config,
+                noise,
+                {"assignment": np.zeros(CLIENTS, int), "confidences": values},
+                kept=kept,
+            )
             kept = found.kept
         assert found.metrics["fedmia_auc_low"] < 0.5 < found.metrics["fedmia_auc_high"]
         rates[drawn_anew] = found.metrics["fedmia_tpr_at_1_fpr"]
@@ -150,16 +180,23 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     found = concluded(ALL, noise, partial, present)
     assert np.flatnonzero(~np.isnan(found.clients["fedmia_auc"])).tolist() == present.tolist()
     assert {one.subject for one in found.measures} == {"clients", *(f"client_{i}" for i in present)}
-    later = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4, 0])), [1, 4, 0], found.kept)
+    later = concluded(
+        ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4, 0])), [1, 4, 0], found.kept
+    )
     assert later.kept["rounds"].tolist() == [2, 1, 1, 1, 1, 1]
     assert not np.isnan(later.clients["fedmia_auc"]).any()
     assert {str(one.chance) for one in later.measures if one.metric == "tpr_at_1_fpr"} == {
         "nan"
     }  # of one and two rounds
-    few = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4], found.kept)
+    few = concluded(
+        ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4], found.kept
+    )
     assert few.metrics == found.metrics  # two clients are no world for each other
     nobody = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4])
-    assert np.isnan(list(nobody.metrics.values())).all() and np.isnan(nobody.clients["fedmia_auc"]).all()
+    assert (
+        np.isnan(list(nobody.metrics.values())).all()
+        and np.isnan(nobody.clients["fedmia_auc"]).all()
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,36 +208,62 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
             {"data": {"name": "digits", "clients": 2}},
             "fedmia needs at least 3 .* 2 of 2 take part; raise data.clients",
         ),
-        ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 take part; raise .*_rate, which is 0.1"),
+        (
+            {},
+            {"participation": "fixed", "participation_rate": 0.1},
+            "1 of 10 take part; raise .*_rate, which is 0.1",
+        ),
     ],
 )
 def test_what_cannot_be_combined_and_too_few_nonmembers_are_refused(noise, fields, run, sentence):
     few = replace(noise, nonmembers=noise.nonmembers[:9], nonmember_owner=noise.nonmember_owner[:9])
     bare, most = replace(noise, shadow=noise.shadow[:0]), NONMEMBERS - 9
-    cases = [(Config(), few, "nonmembers"), (Config(nonmembers="other_client", targets=1), noise, "nonmembers")]
-    cases += [(Config(compared=most), bare, "center"), (Config(compared=most, center="none"), bare, None)]
+    cases = [
+        (Config(), few, "nonmembers"),
+        (Config(nonmembers="other_client", targets=1), noise, "nonmembers"),
+    ]
+    cases += [
+        (Config(compared=most), bare, "center"),
+        (Config(compared=most, center="none"), bare, None),
+    ]
     for config, federation, field in cases:
-        assert [key for key, _ in data_problems(config, federation)] == ([] if field is None else [field])
+        assert [key for key, _ in data_problems(config, federation)] == (
+            [] if field is None else [field]
+        )
     data = {"name": "digits", "clients": 10}
     with pytest.raises(ConfigError, match=sentence):
-        resolve({"rounds": 1, "data": data, "model": "mlp", "attacks": [{"name": "fedmia", **fields}]} | run)
+        resolve(
+            {"rounds": 1, "data": data, "model": "mlp", "attacks": [{"name": "fedmia", **fields}]}
+            | run
+        )
 
 
 def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_passes():
     rng = np.random.default_rng(3)
-    scores, labels, own = rng.normal(size=(20, 300)), rng.integers(0, 4, (20, 300)), np.arange(6000).reshape(20, 300)
+    scores, labels, own = (
+        rng.normal(size=(20, 300)),
+        rng.integers(0, 4, (20, 300)),
+        np.arange(6000).reshape(20, 300),
+    )
     found = [client_auc.tprs(rng.normal(size=(20, 300)), labels, own, 100)[0] for _ in range(200)]
     assert np.mean(found) == pytest.approx(0.01, abs=4 * np.std(found) / 4000**0.5 + 0.0005)
     same = np.zeros((20, 300), int)
     limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
-    np.testing.assert_allclose(client_auc.tprs(scores, same, own, 100)[0], (scores[:, :100] > limit).mean(axis=1))
+    np.testing.assert_allclose(
+        client_auc.tprs(scores, same, own, 100)[0], (scores[:, :100] > limit).mean(axis=1)
+    )
     rates, null, trials = client_auc.tprs(scores[:1, :200], same[:1, :200], own[:1, :200], 100)
     assert trials == pytest.approx(50)  # a hundred members at a threshold of a hundred others
-    assert rates == (scores[0, :100] > np.sort(scores[0, 100:200])[-2]).mean() and null == pytest.approx(2 / 101)
+    assert rates == (
+        scores[0, :100] > np.sort(scores[0, 100:200])[-2]
+    ).mean() and null == pytest.approx(2 / 101)
     common = np.concatenate([own[:, :100], np.tile(own[:1, 100:200], (20, 1))], axis=1)
-    # A hundred of which all clients' scores are the same remain a hundred, and 99 too few; where they differ, they are 2000.
+    # A hundred of which all clients' scores are the same remain a hundred, and 99 too few; where
+    # they differ, they are 2000.
     alike = np.concatenate([scores[:, :100], np.tile(scores[:1, 100:200], (20, 1))], axis=1)
-    nulls = [client_auc.tprs(part, same[:, :200], common, 100)[1] for part in (alike, scores[:, :200])]
+    nulls = [
+        client_auc.tprs(part, same[:, :200], common, 100)[1] for part in (alike, scores[:, :200])
+    ]
     assert nulls == pytest.approx([2 / 101, 21 / 2001], abs=5e-4)
     assert np.isnan(client_auc.tprs(alike[:, :199], same[:, :199], common[:, :199], 100)[0]).all()
 
@@ -216,7 +279,10 @@ def slow(values, records, worlds, kind):
         pooled = float(np.mean([np.var(sample, ddof=1) for sample in samples]))
         for r, sample in enumerate(samples):
             n, mean = len(sample), float(np.mean(sample))
-            apart, square = values[c, records[c, r]] - mean, sum((one - mean) ** 2 for one in sample)
+            apart, square = (
+                values[c, records[c, r]] - mean,
+                sum((one - mean) ** 2 for one in sample),
+            )
             if kind == "gaussian":
                 found[c, r] = (1 + erf(apart / sqrt(square / n + 1e-8) / sqrt(2))) / 2
             else:
@@ -244,11 +310,15 @@ def test_the_slow_loop_finds_the_same(clients, each, models, kind, seed):
 
 @pytest.mark.parametrize("clients", [3, 5, 10, 20])
 def test_where_nobody_differs_standings_are_uniform(clients):
-    """The published normal with ddof 0 calls many more records extreme than are, 20 % instead of 1 with three clients."""
+    """The published normal with ddof 0 calls many more records extreme than are, 20 % instead of
+    1 with three clients.
+    """
     values = np.random.default_rng(clients).normal(size=(clients, 4000))
     world = others(values, np.tile(np.arange(4000), (clients, 1)), np.zeros(clients, int))
     student, gaussian = (standing(values, world, kind).ravel() for kind in ("student", "gaussian"))
-    assert student.mean() == pytest.approx(0.5, abs=1e-3) and gaussian.mean() == pytest.approx(0.5, abs=1e-3)
+    assert student.mean() == pytest.approx(0.5, abs=1e-3) and gaussian.mean() == pytest.approx(
+        0.5, abs=1e-3
+    )
     assert 0.007 < (student > 0.99).mean() < 0.015
     assert (gaussian > 0.99).mean() > {3: 0.18, 5: 0.07, 10: 0.03, 20: 0.018}[clients]
     assert abs((student > 0.9).mean() - 0.1) < abs((gaussian > 0.9).mean() - 0.1)
@@ -272,7 +342,9 @@ def test_nonmembers_of_clients_who_hold_out_are_their_own_and_all_are_dressed(im
     assert own.shape == same.shape == (CLIENTS, 200) and len(outside) == CLIENTS * 200
     assert (same == same[0]).all() and len(np.unique(own)) == CLIENTS * 200
     parts = outside.x.reshape(CLIENTS, 200, -1)
-    assert (parts[0] != parts[1]).any() and (outside.y.reshape(CLIENTS, 200) == outside.y[:200]).all()
+    assert (parts[0] != parts[1]).any() and (
+        outside.y.reshape(CLIENTS, 200) == outside.y[:200]
+    ).all()
 
 
 def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
@@ -281,7 +353,8 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
     skewed = replace(
         noise,
         train=Examples(
-            noise.train.x, np.where(rng.random(len(noise.train)) < 0.8, noise.owner() % 3, noise.train.y % 3)
+            noise.train.x,
+            np.where(rng.random(len(noise.train)) < 0.8, noise.owner() % 3, noise.train.y % 3),
         ),
         nonmembers=Examples(noise.nonmembers.x, noise.nonmembers.y % 3),
     )
@@ -290,7 +363,9 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
     evaluated = np.concatenate([records.labels, records.reference_labels])
     plain = rng.normal(size=(CLIENTS, len(evaluated)))
     own = 4.0 * (evaluated == EVERYONE[:, None] % 3)
-    trained = np.arange(len(evaluated)) // n == EVERYONE[:, None]  # members come first, client by client
+    trained = (
+        np.arange(len(evaluated)) // n == EVERYONE[:, None]
+    )  # members come first, client by client
 
     def found(values, center):
         one = config.model_copy(update={"center": center})
@@ -333,15 +408,24 @@ def test_other_clients_members_are_never_the_clients_own(noise):
 
 
 def test_without_a_shadow_set_references_are_nonmembers_that_are_not_compared(noise):
-    bare, config = replace(noise, shadow=noise.shadow[:0]), Config(targets=5, compared=NONMEMBERS - 40)
+    bare, config = (
+        replace(noise, shadow=noise.shadow[:0]),
+        Config(targets=5, compared=NONMEMBERS - 40),
+    )
     queries = _queries.queries_of(config, bare, fixed)
     together = np.concatenate([queries.outside.x, queries.references.x])
     assert len(queries.references) == 40 and len(np.unique(together, axis=0)) == NONMEMBERS
 
 
-@pytest.mark.parametrize(("alpha", "nonmembers"), [(1000.0, 100), (1.0, 100), (1000.0, 300), (0.3, 300)])
-def test_the_rate_by_chance_is_that_of_members_like_nonmembers(alpha: float, nonmembers: int) -> None:
-    """All clients share non-members with one score each, as on one model; some weigh more, because labels are weighed."""
+@pytest.mark.parametrize(
+    ("alpha", "nonmembers"), [(1000.0, 100), (1.0, 100), (1000.0, 300), (0.3, 300)]
+)
+def test_the_rate_by_chance_is_that_of_members_like_nonmembers(
+    alpha: float, nonmembers: int
+) -> None:
+    """All clients share non-members with one score each, as on one model; some weigh more,
+    because labels are weighed.
+    """
     rng, clients, members, found = np.random.default_rng(3), 12, 15, []
     own = np.arange(clients * members).reshape(clients, members)
     numbers = np.concatenate([own, own.size + np.tile(np.arange(nonmembers), (clients, 1))], axis=1)
@@ -351,7 +435,9 @@ def test_the_rate_by_chance_is_that_of_members_like_nonmembers(alpha: float, non
         outside = np.tile(rng.integers(0, 10, nonmembers), (clients, 1))
         shared = np.tile(rng.normal(size=nonmembers), (clients, 1))
         scores = np.concatenate([rng.normal(size=inside.shape), shared], axis=1)
-        rates, null, _ = client_auc.tprs(scores, np.concatenate([inside, outside], axis=1), numbers, members)
+        rates, null, _ = client_auc.tprs(
+            scores, np.concatenate([inside, outside], axis=1), numbers, members
+        )
         found.append(np.nanmean(rates) - null)
     error = np.std(found) / len(found) ** 0.5
     print(alpha, nonmembers, "over chance", np.mean(found).round(5), "error", error.round(5))

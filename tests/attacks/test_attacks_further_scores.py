@@ -1,4 +1,6 @@
-"""InfoRMIA, PMIA, stacking and the strongest score: slow versions, nothing of the target in what is chosen, chance."""
+"""InfoRMIA, PMIA, stacking and the strongest score: slow versions, nothing of the target in what
+is chosen, chance.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_on_one_model_informia_ranks_as_base_and_without_the_steps_of_rmia():
 
 
 def test_where_models_are_pooled_informia_subtracts_the_divergence_of_each():
-    """ln p(x | theta) / p(x) + KL(p(z) || p(z | theta)), the divergence over the examples z of the model."""
+    """ln p(x | theta) / p(x) + KL(p(z) || p(z | theta)), the divergence over the examples z of
+    the model.
+    """
     phi, inside = drawn(3, 8, 40, lift=1.0)
     kind = np.repeat([0, 2], 20)
     p, own = 1 / (1 + np.exp(-phi[2:])), 1 / (1 + np.exp(-phi[0]))
@@ -59,7 +63,9 @@ def test_where_models_are_pooled_informia_subtracts_the_divergence_of_each():
     ]
     found = informia(phi[0], References(phi[2:], inside[2:], kind))
     assert found == pytest.approx(expected, abs=1e-9)
-    assert (np.argsort(found) != np.argsort(base(phi[0], References(phi[2:], inside[2:], kind)))).any()
+    assert (
+        np.argsort(found) != np.argsort(base(phi[0], References(phi[2:], inside[2:], kind)))
+    ).any()
 
 
 # PMIA
@@ -71,7 +77,9 @@ def test_pmia_is_what_its_formulas_say_record_by_record(variance):
     owner, labels = np.arange(60) // 20, np.array([0] * 8 + [1] * 9 + [2] * 3 + [0, 1] * 20)
     references, target = References(phi[2:], inside[2:], one_kind(60)), phi[0]
     found = pmia(target, references, owner == np.arange(3)[:, None], labels, variance)
-    residuals = [v - np.mean(own) for x in range(60) for own in [phi[2:][~inside[2:, x], x]] for v in own]
+    residuals = [
+        v - np.mean(own) for x in range(60) for own in [phi[2:][~inside[2:, x], x]] for v in own
+    ]
     for attacker in range(3):
         for x in np.flatnonzero(owner != attacker):
             proxies = [z for z in range(60) if owner[z] == attacker and labels[z] == labels[x]]
@@ -81,12 +89,16 @@ def test_pmia_is_what_its_formulas_say_record_by_record(variance):
             stayed = phi[2:][~inside[2:, x], x]
             spread = np.std(stayed) if variance == "own" else np.sqrt(np.mean(np.square(residuals)))
             ratio = stats.norm.logpdf(target[x], np.median(came), came.std())
-            assert found[attacker, x] == pytest.approx(ratio - stats.norm.logpdf(target[x], np.median(stayed), spread))
+            assert found[attacker, x] == pytest.approx(
+                ratio - stats.norm.logpdf(target[x], np.median(stayed), spread)
+            )
 
 
 def test_a_client_finds_by_its_own_examples_what_others_trained_on_within_its_model():
     found = judged(labeled(lift=6.0, models=2), scores=("pmia",))
-    assert found.metrics["calibrated_pmia_auc"] > 0.9 and measure(found, "run_pmia", "auc").value > 0.9
+    assert (
+        found.metrics["calibrated_pmia_auc"] > 0.9 and measure(found, "run_pmia", "auc").value > 0.9
+    )
     seen = evidence(labeled(lift=6.0, models=2))
     crossed = seen.kind.copy()
     crossed[seen.owner == 0] = 2  # a client alone with its model has nobody to ask about
@@ -100,7 +112,9 @@ def test_a_client_finds_by_its_own_examples_what_others_trained_on_within_its_mo
 def test_a_stack_finds_what_its_best_part_finds_and_noise_is_at_chance():
     phi, inside = drawn(6, 16, 200, lift=1.0)
     stacked = aucs(Stack(phi, inside, one_kind(200)).scores(), inside).mean()
-    parts = [aucs(cross_scores(name, phi, inside, one_kind(200)), inside).mean() for name in METHODS]
+    parts = [
+        aucs(cross_scores(name, phi, inside, one_kind(200)), inside).mean() for name in METHODS
+    ]
     assert stacked > max(parts) - 0.005 > min(parts) + 0.05
     weights, _ = Stack(phi, inside, one_kind(200)).learned((0,))
     assert len(weights) == 7 and weights.max() > 0.3
@@ -118,7 +132,9 @@ def test_nothing_of_a_target_or_its_complement_is_in_its_weights_or_in_the_choic
     chosen = []
     for one in (given, other):
         seen = evidence(one)
-        attacks = {name: seen.attack(name).rehearse for name in ("loss", "base", "lira", "stacking")}
+        attacks = {
+            name: seen.attack(name).rehearse for name in ("loss", "base", "lira", "stacking")
+        }
         found = [rehearse(2, targets.rehearsals(2, 8)) for rehearse in attacks.values()]
         chosen.append((_further.strongest(attacks, seen.inside)[4:6], np.stack(found)))
     assert chosen[0][0] == chosen[1][0]
@@ -149,11 +165,17 @@ def test_further_scores_change_nothing_of_what_is_found_without_them():
     np.testing.assert_array_equal(plain.scores.score, beside.scores.score)
     added = {f"calibrated_{name}_auc" for name in (*ALL, "strongest")}
     assert added <= beside.metrics.keys() - plain.metrics.keys()
-    same = [measure(beside, name, "auc") for name in ("base", "informia")]  # rank alike on one model
-    assert [same[0].value, same[0].low, same[0].high] == pytest.approx([same[1].value, same[1].low, same[1].high])
+    same = [
+        measure(beside, name, "auc") for name in ("base", "informia")
+    ]  # rank alike on one model
+    assert [same[0].value, same[0].low, same[0].high] == pytest.approx(
+        [same[1].value, same[1].low, same[1].high]
+    )
     run = {"rounds": 1, "data": "digits", "model": "mlp"}
-    ids = [trial_id(resolve(run | {"attacks": [{"name": "calibrated_mia"} | more]})) for more in (
-        {}, {"scores": []}, {"scores": ["pmia"]})]  # fmt: skip
+    ids = [
+        trial_id(resolve(run | {"attacks": [{"name": "calibrated_mia"} | more]}))
+        for more in ({}, {"scores": []}, {"scores": ["pmia"]})
+    ]
     assert ids[0] == ids[1] != ids[2]
 
 
@@ -165,31 +187,51 @@ def test_too_few_replicas_are_refused_and_where_pairs_diverged_a_score_is_left_o
         ({"replicas": 2, "scores": ALL}, 3),
         ({"scores": ("pmia", "pmia")}, 1),
     ):
-        assert [key for key, _ in calibrated_mia.problems(Config(**fields), run)] == ["scores"] * conflicts
+        assert [key for key, _ in calibrated_mia.problems(Config(**fields), run)] == [
+            "scores"
+        ] * conflicts
     given = labeled(replicas=8, each=10, lift=2.0)
     given.confidence[1] = np.nan
     found = concluded(given, scores=ALL)
-    assert "calibrated_stacking_auc" not in found.metrics and found.metrics["calibrated_pmia_auc"] > 0.5
+    assert (
+        "calibrated_stacking_auc" not in found.metrics
+        and found.metrics["calibrated_pmia_auc"] > 0.5
+    )
 
 
 # At chance
 
 
 def controls(audits, lift=0.0, records=80, clients=4, replicas=16):
-    """What every score finds on audits of the same records, with other halves and other noise: (value, low, high) each."""
+    """What every score finds on audits of the same records, with other halves and other noise:
+    (value, low, high) each.
+    """
     found = {name: [] for name in (*ALL, "strongest")}
     for seed in range(audits):
         given = labeled(seed=1, replicas=replicas, clients=clients, each=records // clients)
         rng = np.random.default_rng([seed, 1])
-        halves = [np.concatenate([rng.permutation(records // clients) < records // clients // 2 for _ in range(clients)])
-                  for _ in range(replicas // 2)]  # fmt: skip
+        halves = [
+            np.concatenate(
+                [
+                    rng.permutation(records // clients) < records // clients // 2
+                    for _ in range(clients)
+                ]
+            )
+            for _ in range(replicas // 2)
+        ]
         inside = np.stack([side for half in halves for side in (half, ~half)])
         fixed = np.random.default_rng(99)
         center, spread = 2 * fixed.normal(size=records), np.exp(0.3 * fixed.normal(size=records))
-        phi = center + inside * lift * fixed.exponential(size=records) + spread * rng.normal(size=inside.shape)
+        phi = (
+            center
+            + inside * lift * fixed.exponential(size=records)
+            + spread * rng.normal(size=inside.shape)
+        )
         found_of = judged(replace(given, confidence=phi, inside=inside, own=phi[0]), scores=ALL)
         for name, rows in found.items():
-            rows.append([found_of.metrics[f"calibrated_{name}_auc{end}"] for end in ("", "_low", "_high")])
+            rows.append(
+                [found_of.metrics[f"calibrated_{name}_auc{end}"] for end in ("", "_low", "_high")]
+            )
     return {name: np.array(rows) for name, rows in found.items()}
 
 
@@ -201,5 +243,7 @@ def test_with_nothing_to_find_every_score_is_at_chance_and_its_intervals_hold_it
         mean, error = rows[:, 0].mean(), rows[:, 0].std(ddof=1) / np.sqrt(audits)
         held = np.mean((rows[:, 1] <= 0.5) & (rows[:, 2] >= 0.5))
         print(f"{name}: mean {mean:.4f} +- {error:.4f}, coverage {held:.3f}")
-        most = 1.0 if name == "informia" else 0.97 + step  # like BASE, with an interval as wide as that of the others
+        most = (
+            1.0 if name == "informia" else 0.97 + step
+        )  # like BASE, with an interval as wide as that of the others
         assert abs(mean - 0.5) < 3.5 * error and 0.93 - 2 * step <= held <= most, name

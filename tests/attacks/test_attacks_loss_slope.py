@@ -1,4 +1,6 @@
-"""Slopes of losses over rounds: the toy's closed form, least squares by numpy, slow losses, chance, windows and views."""
+"""Slopes of losses over rounds: the toy's closed form, least squares by numpy, slow losses,
+chance, windows and views.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ROUNDS = 20
 
 
 def concluded(config, data, observed, round_=0, kept=None, clients=EVERYONE):
-    return conclude(config, SeenRound(data, observed, np.asarray(clients), round_, fixed, kept or {}))
+    return conclude(
+        config, SeenRound(data, observed, np.asarray(clients), round_, fixed, kept or {})
+    )
 
 
 def slopes_of(y):
@@ -35,7 +39,9 @@ def slopes_of(y):
 
 
 @pytest.mark.parametrize(("offsets", "by_mean"), [(0, 0.976), (1, 0.590), (3, 0.533)])
-def test_in_the_toy_the_slope_finds_the_same_however_much_examples_differ_and_the_mean_does_not(offsets, by_mean):
+def test_in_the_toy_the_slope_finds_the_same_however_much_examples_differ_and_the_mean_does_not(
+    offsets, by_mean
+):
     rng, n = np.random.default_rng(offsets), 20_000
     member, t = np.arange(2 * n) < n, np.arange(1, ROUNDS + 1)
     trend = np.where(member, -0.05, -0.02)[:, None] * t
@@ -60,7 +66,9 @@ def before(network):
 
 
 def in_rounds(config, data, network, by_round, sent=None, absent=()):
-    """The result after rounds in which clients sent the models of ``by_round``; ``absent`` clients miss the second."""
+    """The result after rounds in which clients sent the models of ``by_round``; ``absent``
+    clients miss the second.
+    """
     kept = {}
     for number, weights in enumerate(by_round):
         there = np.setdiff1d(EVERYONE, absent if number == 1 else ())
@@ -75,20 +83,31 @@ def test_what_is_learned_by_heart_falls_faster(noise, network, before, experts):
     assert 1 / 100 < found.metrics["slope_tpr_at_1_fpr_null"] < 2 / 100  # by chance
     assert found.metrics["slope_auc"] > 0.95 and found.metrics["slope_tpr_at_1_fpr"] > 0.9
     assert (found.clients["slope_auc"] > 0.95).all()
-    assert found.metrics["slope_auc_low"] < found.metrics["slope_auc"] <= found.metrics["slope_auc_high"]
+    assert (
+        found.metrics["slope_auc_low"]
+        < found.metrics["slope_auc"]
+        <= found.metrics["slope_auc_high"]
+    )
     named = {(one.subject, one.metric): one for one in found.measures}
     assert named["client_2", "slope_auc"].value == found.clients["slope_auc"][2]
     # The model that was sent was the same in both rounds: nothing falls, and all examples are tied.
     assert found.metrics["slope_model_auc"] == pytest.approx(0.5)
 
 
-def test_the_slow_version_finds_the_same_by_what_was_sent_and_what_came_back(noise, network, before, experts):
+def test_the_slow_version_finds_the_same_by_what_was_sent_and_what_came_back(
+    noise, network, before, experts
+):
     config = Config(targets=4, compared=10)
     start, late = before[0], memorized(network, noise.train[np.arange(0, len(noise.train), 7)])
-    found = in_rounds(config, noise, network, [before, experts, experts], [[start], [start], [late]], absent=[3])
+    found = in_rounds(
+        config, noise, network, [before, experts, experts], [[start], [start], [late]], absent=[3]
+    )
     queries = queries_of(config, noise, fixed)
     inside = noise.train[queries.members.ravel()]
-    x, y = np.concatenate([inside.x, queries.outside.x]), np.concatenate([inside.y, queries.outside.y])
+    x, y = (
+        np.concatenate([inside.x, queries.outside.x]),
+        np.concatenate([inside.y, queries.outside.y]),
+    )
 
     def loss(weights, r):
         network.load(weights)
@@ -102,7 +121,8 @@ def test_the_slow_version_finds_the_same_by_what_was_sent_and_what_came_back(noi
             ("slope_model", [start, start, late]),
         ):
             scores = [
-                -np.polyfit(rounds, [loss(series[t - 1], r) for t in rounds], 1)[0] for r in queries.numbers[client]
+                -np.polyfit(rounds, [loss(series[t - 1], r) for t in rounds], 1)[0]
+                for r in queries.numbers[client]
             ]
             members = np.array(scores[:4])[:, None]
             w = np.zeros((4, 10))  # non-members with a member's label stand for it
@@ -118,7 +138,9 @@ def test_the_slow_version_finds_the_same_by_what_was_sent_and_what_came_back(noi
     assert found.kept["rounds"].tolist() == [3, 3, 3, 2, 3, 3]
 
 
-def test_outside_the_window_nothing_changes_and_before_two_rounds_there_is_no_slope(noise, network, before, experts):
+def test_outside_the_window_nothing_changes_and_before_two_rounds_there_is_no_slope(
+    noise, network, before, experts
+):
     one = in_rounds(Config(), noise, network, [experts])
     assert np.isnan(list(one.metrics.values())).all() and np.isnan(one.clients["slope_auc"]).all()
     late = in_rounds(Config(first=2), noise, network, [experts, before, experts])
@@ -134,21 +156,34 @@ def test_whoever_sees_the_models_alone_does_not_look_at_updates(noise, network, 
     sent = [[before[0]], [experts[0]]]
     found = in_rounds(config, noise, network, [blind, blind], sent)
     both = in_rounds(Config(), noise, network, [experts, experts], sent)
-    assert set(found.metrics) == set(config.metrics) and not any(name.startswith("updates") for name in found.kept)
-    np.testing.assert_equal({name: both.metrics[name] for name in found.metrics}, dict(found.metrics))
+    assert set(found.metrics) == set(config.metrics) and not any(
+        name.startswith("updates") for name in found.kept
+    )
+    np.testing.assert_equal(
+        {name: both.metrics[name] for name in found.metrics}, dict(found.metrics)
+    )
     exposed = found.clients["slope_model_auc"]
-    assert exposed[0] > 0.95 and (np.delete(exposed, 0) < 0.7).all()  # all got the model that knows client 0 by heart
+    assert (
+        exposed[0] > 0.95 and (np.delete(exposed, 0) < 0.7).all()
+    )  # all got the model that knows client 0 by heart
 
 
 @pytest.mark.parametrize("signal", ["loss", "probability", "logit"])
 def test_by_every_signal_members_fall_faster(noise, network, before, experts, signal):
-    assert in_rounds(Config(signal=signal), noise, network, [before, experts]).metrics["slope_auc"] > 0.9
+    assert (
+        in_rounds(Config(signal=signal), noise, network, [before, experts]).metrics["slope_auc"]
+        > 0.9
+    )
 
 
 def test_with_nothing_to_find_it_is_at_chance_and_intervals_hold_it(noise):
-    """Exchangeable examples of different difficulty, non-members being the same for all, in 400 audits of five rounds."""
+    """Exchangeable examples of different difficulty, non-members being the same for all, in 400
+    audits of five rounds.
+    """
     config, found, hits, audits = Config(view="models", targets=EACH), [], 0, 400
-    numbers, examples = (getattr(queries_of(config, noise, fixed), name) for name in ("numbers", "labels"))
+    numbers, examples = (
+        getattr(queries_of(config, noise, fixed), name) for name in ("numbers", "labels")
+    )
     for seed in range(audits):
         rng, kept = np.random.default_rng([seed, 3]), {}
         offset = rng.normal(size=len(examples))
@@ -156,7 +191,9 @@ def test_with_nothing_to_find_it_is_at_chance_and_intervals_hold_it(noise):
             y = offset + rng.normal(size=len(examples))
             result = concluded(config, noise, {"models": y[numbers]}, t, kept)
             kept = dict(result.kept)
-        value, low, high = (result.metrics[f"slope_model_auc{end}"] for end in ("", "_low", "_high"))
+        value, low, high = (
+            result.metrics[f"slope_model_auc{end}"] for end in ("", "_low", "_high")
+        )
         found.append(value)
         hits += low <= 0.5 <= high
     print(f"mean {np.mean(found):.4f}, coverage {hits / audits:.3f}")
@@ -166,9 +203,14 @@ def test_with_nothing_to_find_it_is_at_chance_and_intervals_hold_it(noise):
 
 @pytest.mark.parametrize(
     ("fields", "rounds", "field"),
-    [({}, 2, None), ({}, 1, "first"), ({"first": 5}, 5, "first"), ({"every": 3, "last": 4}, 9, "first"),
-     ({"every": 3, "last": 6}, 9, None)],
-)  # fmt: skip
+    [
+        ({}, 2, None),
+        ({}, 1, "first"),
+        ({"first": 5}, 5, "first"),
+        ({"every": 3, "last": 4}, 9, "first"),
+        ({"every": 3, "last": 6}, 9, None),
+    ],
+)
 def test_a_window_without_two_attacked_rounds_is_refused(fields, rounds, field):
     run = resolve({"rounds": 9, "data": "digits", "model": "mlp", "attacks": ["loss_slope"]})
     conflicts = loss_slope.problems(Config(**fields), replace(run, rounds=rounds))
@@ -177,7 +219,11 @@ def test_a_window_without_two_attacked_rounds_is_refused(fields, rounds, field):
 
 def test_what_is_refused_besides(noise):
     run = {"rounds": 3, "data": "digits", "model": "mlp", "server_sees": "models"}
-    for fields, refused in (({"view": "models"}, 0), ({}, 1), ({"view": "models", "first": 3, "last": 2}, 1)):
+    for fields, refused in (
+        ({"view": "models"}, 0),
+        ({}, 1),
+        ({"view": "models", "first": 3, "last": 2}, 1),
+    ):
         assert len(check(run | {"attacks": [{"name": "loss_slope", **fields}]})[1]) == refused
     few = replace(noise, nonmembers=noise.nonmembers[:5], nonmember_owner=noise.nonmember_owner[:5])
     assert [key for key, _ in data_problems(Config(), few)] == ["compared"]

@@ -1,4 +1,6 @@
-"""Membership metrics against scikit-learn and slow loops, and the reference attacks on signals with known answers."""
+"""Membership metrics against scikit-learn and slow loops, and the reference attacks on signals
+with known answers.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def outputs_of(probability, labels, member) -> Outputs:
     """Two-class outputs whose true class has the given probabilities."""
     labels = np.asarray(labels)
     logits = np.zeros((len(labels), 2), np.float32)
-    logits[np.arange(len(labels)), labels] = np.log(probability) - np.log1p(-np.asarray(probability))
+    logits[np.arange(len(labels)), labels] = np.log(probability) - np.log1p(
+        -np.asarray(probability)
+    )
     return Outputs(logits, labels, np.asarray(member))
 
 
@@ -79,17 +83,28 @@ def test_every_measure_by_hand():
 
 
 def test_a_rate_at_few_false_positives_needs_nonmembers_that_show_it_and_few_that_share_the_highest_score():
-    """The gap attack's scores are 0.5 and -0.5: either nobody passes, or everybody whom the model classifies rightly."""
-    for nonmembers, known in ((99, (False, False)), (100, (True, False)), (999, (True, False)), (1000, (True, True))):
+    """The gap attack's scores are 0.5 and -0.5: either nobody passes, or everybody whom the
+    model classifies rightly.
+    """
+    for nonmembers, known in (
+        (99, (False, False)),
+        (100, (True, False)),
+        (999, (True, False)),
+        (1000, (True, True)),
+    ):
         # Only if one non-member may pass the threshold, all four members pass it, too.
         scores = np.append([4.0, 2.0, 2.0, 2.0, 3.0], np.full(nonmembers - 1, -1.0))
         rates = membership.measure(scores, np.arange(len(scores)) < 4)
         values = [rates[name] for name in membership.LIMITS]
-        assert values == [pytest.approx(1.0) if there else pytest.approx(np.nan, nan_ok=True) for there in known]
+        assert values == [
+            pytest.approx(1.0) if there else pytest.approx(np.nan, nan_ok=True) for there in known
+        ]
     member = np.arange(2000) < 1000
 
     def found(passing):
-        return membership.measure(np.where(member | (np.arange(2000) < 1000 + passing), 0.5, -0.5), member)
+        return membership.measure(
+            np.where(member | (np.arange(2000) < 1000 + passing), 0.5, -0.5), member
+        )
 
     assert np.isnan([found(11)["tpr_at_1_fpr"], found(2)["tpr_at_01_fpr"]]).all()
     assert (found(10)["tpr_at_1_fpr"], found(1)["tpr_at_01_fpr"]) == (1.0, 1.0)
@@ -103,37 +118,57 @@ def test_signals_are_those_of_the_softmax(classes, seed):
     logits, labels = rng.normal(0, 3, (7, classes)).astype(np.float32), rng.integers(0, classes, 7)
     true = membership.probabilities(logits)[np.arange(7), labels]
     np.testing.assert_allclose(membership.probabilities(logits).sum(axis=1), 1)
-    np.testing.assert_allclose(membership.losses(logits, labels), -np.log(true), rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(membership.confidences(logits, labels), np.log(true / (1 - true)), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        membership.losses(logits, labels), -np.log(true), rtol=1e-6, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        membership.confidences(logits, labels), np.log(true / (1 - true)), rtol=1e-6, atol=1e-6
+    )
 
 
 def test_the_confidence_attack_has_a_threshold_for_each_class():
-    """Class 0 is easy for everybody, class 1 hard: one common threshold cannot part the members of both."""
+    """Class 0 is easy for everybody, class 1 hard: one common threshold cannot part the members
+    of both.
+    """
     probability = [0.999, 0.998, 0.98, 0.97, 0.9, 0.8, 0.3, 0.2]
     member = [True, True, False, False] * 2
     outputs = outputs_of(probability, [0] * 4 + [1] * 4, member)
-    assert membership.balanced_accuracy(membership.confidence(outputs, outputs), outputs.member) == 1.0
-    assert membership.balanced_accuracy(membership.loss_threshold(outputs, outputs), outputs.member) == 0.75
+    assert (
+        membership.balanced_accuracy(membership.confidence(outputs, outputs), outputs.member) == 1.0
+    )
+    assert (
+        membership.balanced_accuracy(membership.loss_threshold(outputs, outputs), outputs.member)
+        == 0.75
+    )
 
 
 @settings(deadline=None)
 @given(st.integers(2, 5), st.integers(10, 60), st.integers(0, 2**32 - 1))
 def test_the_gap_attack_is_as_accurate_as_half_the_gap(classes, each, seed):
     rng = np.random.default_rng(seed)
-    logits, labels = rng.normal(size=(2 * each, classes)).astype(np.float32), rng.integers(0, classes, 2 * each)
+    logits, labels = (
+        rng.normal(size=(2 * each, classes)).astype(np.float32),
+        rng.integers(0, classes, 2 * each),
+    )
     member = np.arange(2 * each) < each
     scores = membership.gap(None, Outputs(logits, labels, member))
     inside = sum(logits[i].argmax() == labels[i] for i in range(each)) / each
     outside = sum(logits[i].argmax() == labels[i] for i in range(each, 2 * each)) / each
     expected = 0.5 + (inside - outside) / 2
-    assert membership.measure(scores, member)["balanced_accuracy"] == pytest.approx(expected, abs=1e-12)
+    assert membership.measure(scores, member)["balanced_accuracy"] == pytest.approx(
+        expected, abs=1e-12
+    )
     assert set(scores) <= {0.5, -0.5}
 
 
-@pytest.mark.parametrize(("nonmembers", "limit"), [(100, 0.01), (150, 0.01), (199, 0.01), (1000, 0.001), (30, 0.1)])
+@pytest.mark.parametrize(
+    ("nonmembers", "limit"), [(100, 0.01), (150, 0.01), (199, 0.01), (1000, 0.001), (30, 0.1)]
+)
 def test_a_tpr_at_a_small_fpr_by_chance_is_that_of_exchangeable_scores(nonmembers, limit):
     rng, member = np.random.default_rng(nonmembers), np.arange(50 + nonmembers) < 50
-    found = np.array([membership.tpr_at_fpr(rng.random(len(member)), member, limit) for _ in range(4000)])
+    found = np.array(
+        [membership.tpr_at_fpr(rng.random(len(member)), member, limit) for _ in range(4000)]
+    )
     expected = membership.tpr_by_chance(nonmembers, limit)
     assert found.mean() == pytest.approx(expected, abs=3.5 * found.std() / np.sqrt(len(found)))
     if nonmembers == 100:
@@ -147,7 +182,10 @@ shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 def test_disparities_are_those_of_the_slow_definitions(values):
     n, mean = len(values), sum(values) / len(values)
     pairs = sum(abs(a - b) for a in values for b in values)
-    assert disparity.mad(values) == pytest.approx(pairs / n**2, abs=1e-12) and disparity.mad([0.1] * n) == 0
+    assert (
+        disparity.mad(values) == pytest.approx(pairs / n**2, abs=1e-12)
+        and disparity.mad([0.1] * n) == 0
+    )
     assert disparity.eod(values) == max(values) - min(values)
     if mean > 1e-6:
         gini = pairs / (2 * n**2 * mean)
@@ -193,22 +231,38 @@ def test_the_measures_of_a_membership_attack_are_those_of_an_example():
     member = np.arange(600) < 300
     success = Success.of(rng.normal(member * 1.0, 1) - 0.5, member, rng)
     rows = {row.metric: row for row in success.epsilons("risk")}
-    assert list(rows) == ["epsilon_record", "epsilon_record_at_1_fpr", "epsilon_record_most"]  # too few for 0.1 %
+    assert list(rows) == [
+        "epsilon_record",
+        "epsilon_record_at_1_fpr",
+        "epsilon_record_most",
+    ]  # too few for 0.1 %
     of_auc, strict = rows["epsilon_record"], rows["epsilon_record_at_1_fpr"]
-    assert of_auc.low < of_auc.value < of_auc.high and of_auc.chance == epsilon_of_auc_by_chance(300, 300)
+    assert of_auc.low < of_auc.value < of_auc.high and of_auc.chance == epsilon_of_auc_by_chance(
+        300, 300
+    )
     assert of_auc.value == pytest.approx(estimate_of_auc(success.values["auc"]).epsilon)
     # At the expected false positive rate: 3 of 300 may be above the threshold.
-    assert strict.value == pytest.approx(estimate_of_rates(success.values["tpr_at_1_fpr"], 4 / 301).epsilon)
+    assert strict.value == pytest.approx(
+        estimate_of_rates(success.values["tpr_at_1_fpr"], 4 / 301).epsilon
+    )
     assert strict.chance == epsilon_of_tpr_by_chance(300, 300, 0.01)
-    certain = 0.05 ** (1 / 600)  # with which 600 guesses may all be right; delta takes a little of it
-    assert rows["epsilon_record_most"].value == pytest.approx(math.log(certain / (1 - certain)), abs=0.03)
+    certain = 0.05 ** (
+        1 / 600
+    )  # with which 600 guesses may all be right; delta takes a little of it
+    assert rows["epsilon_record_most"].value == pytest.approx(
+        math.log(certain / (1 - certain)), abs=0.03
+    )
     nothing = Success(dict.fromkeys(membership.MEASURES, math.nan), NOWHERE, 0, 0).epsilons("risk")
     assert all(math.isnan(row.value) for row in nothing) and len(nothing) == 2
 
 
 @pytest.mark.parametrize(("members", "nonmembers"), [(200, 200), (30, 150), (8, 120), (2, 100)])
-def test_the_epsilon_of_an_example_by_chance_is_the_mean_over_exchangeable_scores(members, nonmembers):
-    """Through the measures, as a run has them; an estimate is never below 0, so its mean is above."""
+def test_the_epsilon_of_an_example_by_chance_is_the_mean_over_exchangeable_scores(
+    members, nonmembers
+):
+    """Through the measures, as a run has them; an estimate is never below 0, so its mean is
+    above.
+    """
     rng, member = np.random.default_rng(members), np.arange(members + nonmembers) < members
     values, chance = {}, {}
     for _ in range(400):
@@ -225,9 +279,16 @@ def test_the_epsilon_of_an_example_by_chance_is_the_mean_over_exchangeable_score
 
 def test_an_epsilon_by_chance_is_the_same_either_way_and_falls_with_the_number_of_examples():
     drawn, normal = epsilon_of_auc_by_chance(19, 400), epsilon_of_auc_by_chance(20, 400)
-    assert epsilon_of_auc_by_chance(400, 20) == normal < drawn < 1.06 * normal  # from one formula to the other
-    assert epsilon_of_auc_by_chance(20_000, 20_000) < 0.02 and epsilon_of_tpr_by_chance(20_000, 20_000, 0.01) < 0.05
-    assert math.isnan(epsilon_of_auc_by_chance(0, 50)) and math.isnan(epsilon_of_tpr_by_chance(1, 100, 0.01))
+    assert (
+        epsilon_of_auc_by_chance(400, 20) == normal < drawn < 1.06 * normal
+    )  # from one formula to the other
+    assert (
+        epsilon_of_auc_by_chance(20_000, 20_000) < 0.02
+        and epsilon_of_tpr_by_chance(20_000, 20_000, 0.01) < 0.05
+    )
+    assert math.isnan(epsilon_of_auc_by_chance(0, 50)) and math.isnan(
+        epsilon_of_tpr_by_chance(1, 100, 0.01)
+    )
 
 
 def normal(members, nonmembers, shift, seed):
@@ -241,9 +302,14 @@ def normal(members, nonmembers, shift, seed):
 @given(st.integers(2, 12), st.integers(2, 12), st.booleans(), st.integers(0, 2**32 - 1))
 def test_measures_of_copies_are_those_of_the_repeated_examples(m, n, ties, seed):
     rng = np.random.default_rng(seed)
-    inside, outside = (np.sort(rng.integers(-3, 4, k) if ties else rng.normal(size=k))[::-1] for k in (m, n))
+    inside, outside = (
+        np.sort(rng.integers(-3, 4, k) if ties else rng.normal(size=k))[::-1] for k in (m, n)
+    )
     inside, outside = inside.astype(float), outside.astype(float)
-    members, nonmembers = rng.multinomial(m, np.full(m, 1 / m), 3), rng.multinomial(30 * n, np.full(n, 1 / n), 3)
+    members, nonmembers = (
+        rng.multinomial(m, np.full(m, 1 / m), 3),
+        rng.multinomial(30 * n, np.full(n, 1 / n), 3),
+    )
     found = measure_copies(inside, outside, members.astype(float), nonmembers.astype(float))
     for draw in range(3):
         scores = np.append(np.repeat(inside, members[draw]), np.repeat(outside, nonmembers[draw]))
@@ -251,7 +317,9 @@ def test_measures_of_copies_are_those_of_the_repeated_examples(m, n, ties, seed)
         expected = membership.measure(scores, member)
         expected["tpr_at_1_fpr"] = membership.tpr_at_fpr(scores, member, 0.01)
         expected["tpr_at_01_fpr"] = membership.tpr_at_fpr(scores, member, 0.001)
-        np.testing.assert_allclose(found[:, draw], [expected[name] for name in MEASURES], atol=1e-12)
+        np.testing.assert_allclose(
+            found[:, draw], [expected[name] for name in MEASURES], atol=1e-12
+        )
 
 
 def slowly(scores, member, rng, resamples, owner=None):
@@ -262,7 +330,9 @@ def slowly(scores, member, rng, resamples, owner=None):
             drawn = [rng.choice(own, len(own)) for own in map(np.flatnonzero, (member, ~member))]
         else:
             clients = np.unique(owner)
-            drawn = [np.flatnonzero(owner == client) for client in rng.choice(clients, len(clients))]
+            drawn = [
+                np.flatnonzero(owner == client) for client in rng.choice(clients, len(clients))
+            ]
         chosen = np.concatenate(drawn)
         found = membership.measure(scores[chosen], member[chosen])
         for name, limit in module.LIMITS.items():
@@ -273,7 +343,9 @@ def slowly(scores, member, rng, resamples, owner=None):
 
 @pytest.mark.parametrize("by_client", [False, True])
 def test_intervals_are_those_of_a_slow_bootstrap(by_client):
-    """Ends are compared in units of the deviation of the resamples: quantiles of 1 000 and 4 000 draws vary by 0.1."""
+    """Ends are compared in units of the deviation of the resamples: quantiles of 1 000 and 4 000
+    draws vary by 0.1.
+    """
     scores, member = normal(120, 1100, 0.5, 0)
     owner = np.random.default_rng(1).integers(0, 15, len(scores)) if by_client else None
     found = intervals(scores, member, np.random.default_rng(0), 4000, owner)
@@ -282,7 +354,11 @@ def test_intervals_are_those_of_a_slow_bootstrap(by_client):
     if by_client:
         sizes = np.bincount(owner)
         clients = sizes.sum() ** 2 / (sizes**2).sum()
-        by = stats.t(clients - 1).ppf(0.975) / stats.norm.ppf(0.975) * (clients / (clients - 1)) ** 0.5
+        by = (
+            stats.t(clients - 1).ppf(0.975)
+            / stats.norm.ppf(0.975)
+            * (clients / (clients - 1)) ** 0.5
+        )
         assert 1.1 < by < 1.2
     for at, name in enumerate(MEASURES):
         value, widened = measured[name], 1.0 if name == "auc" else by
@@ -311,26 +387,36 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(shift):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_clients_members_and_non_members_are_drawn_together(apart):
-    """What all scores of a client have in common cancels out; if it moves its two sides apart, it counts twice."""
+    """What all scores of a client have in common cancels out; if it moves its two sides apart,
+    it counts twice.
+    """
     member, owner, held, widths = np.arange(1000) < 500, np.arange(1000) % 50, 0, []
     for seed in range(100):
         rng = np.random.default_rng(seed)
         shift = rng.normal(0, 1, 50)[owner] * np.where(member | ~np.array(apart), 1, -1)
-        low, high = intervals(shift + rng.normal(0, 0.5, 1000), member, rng, 200, owner)["balanced_accuracy"]
+        low, high = intervals(shift + rng.normal(0, 0.5, 1000), member, rng, 200, owner)[
+            "balanced_accuracy"
+        ]
         held, widths = held + (low <= 0.5 <= high), [*widths, high - low]
     assert held >= 85  # of 95; a bootstrap of 50 clients is a little too narrow
-    assert np.mean(widths) > 0.18 if apart else np.mean(widths) < 0.08  # drawn separately, 0.15 in both cases
+    assert (
+        np.mean(widths) > 0.18 if apart else np.mean(widths) < 0.08
+    )  # drawn separately, 0.15 in both cases
 
 
 def test_few_clients_of_unequal_sizes_have_intervals_that_are_wide_enough():
-    """Members and non-members of 12 clients, who differ; with plain resampling 0.90 of these intervals hold 0.5."""
+    """Members and non-members of 12 clients, who differ; with plain resampling 0.90 of these
+    intervals hold 0.5.
+    """
     rng, runs, held = np.random.default_rng(1), 200, 0
     for _ in range(runs):
         sizes = np.maximum(2, (rng.dirichlet(np.ones(12)) * 600).astype(int))
         owner = np.repeat(np.arange(12), 2 * sizes)
         member = np.concatenate([np.arange(2 * size) < size for size in sizes])
         scores = rng.normal(size=len(owner)) + rng.normal(size=12)[owner]
-        low, high = intervals(scores - np.median(scores), member, rng, 200, owner)["balanced_accuracy"]
+        low, high = intervals(scores - np.median(scores), member, rng, 200, owner)[
+            "balanced_accuracy"
+        ]
         held += low <= 0.5 <= high
     assert 0.93 - 0.015 < held / runs < 0.97 + 0.015
 
@@ -348,9 +434,13 @@ def test_a_rate_of_one_of_few_examples_is_not_certain():
     scores, member = np.append(np.linspace(1, 2, 20), np.linspace(-2, -1, 10)), np.arange(30) < 20
     found = intervals(scores, member, np.random.default_rng(0))
     of_20, of_10 = (stats.binomtest(n, n).proportion_ci(method="wilson").low for n in (20, 10))
-    assert found["tpr"] == pytest.approx((of_20, 1.0)) and found["tnr"] == pytest.approx((of_10, 1.0))
+    assert found["tpr"] == pytest.approx((of_20, 1.0)) and found["tnr"] == pytest.approx(
+        (of_10, 1.0)
+    )
     assert found["auc"] == pytest.approx((of_20, 1.0))  # 3 / (1/20 + 1/10) pairs
-    assert found["balanced_accuracy"] == pytest.approx((1 - np.hypot(1 - of_20, 1 - of_10) / 2, 1.0))
+    assert found["balanced_accuracy"] == pytest.approx(
+        (1 - np.hypot(1 - of_20, 1 - of_10) / 2, 1.0)
+    )
     assert np.isnan(found["tpr_at_1_fpr"]).all()
     all_members = intervals(np.ones(40), np.arange(40) < 20, np.random.default_rng(0))
     assert all_members["auc"][0] < 0.45 and all_members["auc"][1] > 0.55
@@ -360,7 +450,10 @@ def test_a_rate_of_one_of_few_examples_is_not_certain():
 @given(st.integers(1, 15), st.integers(10, 15), st.booleans(), st.integers(0, 2**32 - 1))
 def test_intervals_hold_what_was_measured_and_have_a_width(members, nonmembers, by_client, seed):
     rng = np.random.default_rng(seed)
-    scores, member = rng.integers(-2, 3, members + nonmembers).astype(float), np.arange(members + nonmembers) < members
+    scores, member = (
+        rng.integers(-2, 3, members + nonmembers).astype(float),
+        np.arange(members + nonmembers) < members,
+    )
     owner = rng.integers(-1, 4, len(scores)) if by_client else None
     measured, found = membership.measure(scores, member), intervals(scores, member, rng, 60, owner)
     for name, (low, high) in found.items():
@@ -374,7 +467,9 @@ def test_what_is_not_measured_and_one_client_alone_have_no_interval():
     few = intervals(*normal(20, 9, 0.3, 0), np.random.default_rng(0))
     diverged = intervals(np.full(40, np.nan), np.arange(40) < 20, np.random.default_rng(0))
     scores, member = normal(30, 30, 0.3, 5)
-    of_one = intervals(scores, member, np.random.default_rng(0), 100, np.where(member, 3, np.arange(60)))
+    of_one = intervals(
+        scores, member, np.random.default_rng(0), 100, np.where(member, 3, np.arange(60))
+    )
     assert set(few) == set(diverged) == set(MEASURES)
     assert np.isnan([*few.values(), *diverged.values(), *of_one.values()]).all()
     found = intervals(*normal(50, 150, 0.3, 0), np.random.default_rng(0))

@@ -1,4 +1,6 @@
-"""The paired test's statistics: the slow, obvious versions, closed forms, golden numbers, and coverage by simulation."""
+"""The paired test's statistics: the slow, obvious versions, closed forms, golden numbers, and
+coverage by simulation.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 def slowly(ins: np.ndarray, outs: np.ndarray) -> float:
     """All comparisons one by one, but for those within a pair."""
     k = len(ins)
-    wins = [(ins[i] > outs[j]) + 0.5 * (ins[i] == outs[j]) for i in range(k) for j in range(k) if i != j]
+    wins = [
+        (ins[i] > outs[j]) + 0.5 * (ins[i] == outs[j]) for i in range(k) for j in range(k) if i != j
+    ]
     return sum(wins) / len(wins)
 
 
@@ -37,11 +41,15 @@ def test_p_and_what_is_found_by_chance_are_those_of_all_swaps_one_by_one(pairs):
     swapped = [slowly(*sides) for sides in worlds]
     away = np.abs(np.array(swapped) - 0.5)
     assert paired.auc(ins, outs) == pytest.approx(slowly(ins, outs))
-    assert paired.swap_p(ins, outs) == pytest.approx((away >= abs(slowly(ins, outs) - 0.5) - 1e-9).mean())
+    assert paired.swap_p(ins, outs) == pytest.approx(
+        (away >= abs(slowly(ins, outs) - 0.5) - 1e-9).mean()
+    )
     assert paired.null_advantage(ins, outs) == pytest.approx(2 * away.mean())
     first = dict(zip(swapped, worlds, strict=True))
     epsilons = {area: paired.epsilon(*sides).epsilon for area, sides in first.items()}
-    assert paired.null_epsilon(ins, outs) == pytest.approx(np.mean([epsilons[area] for area in swapped]), abs=1e-6)
+    assert paired.null_epsilon(ins, outs) == pytest.approx(
+        np.mean([epsilons[area] for area in swapped]), abs=1e-6
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -60,11 +68,17 @@ def test_scores_far_below_are_told_apart_as_well():
     assert paired.swap_p(low, high) == paired.least_p(8) == 2 / 2**8
     assert paired.balanced_accuracy(low, high) == paired.balanced_accuracy(high, low) == 1
     equal = np.ones(8), np.ones(8)
-    assert paired.balanced_accuracy(*equal) == 0.5 and (paired.swap_p(*equal), paired.null_advantage(*equal)) == (1, 0)
+    assert paired.balanced_accuracy(*equal) == 0.5 and (
+        paired.swap_p(*equal),
+        paired.null_advantage(*equal),
+    ) == (1, 0)
 
 
 def test_noise_that_a_pair_shares_hides_a_small_difference():
-    """Every score under IN is a little above its partner. Whoever sees one model cannot tell, and nothing says so."""
+    """Every score under IN is a little above its partner.
+
+    Whoever sees one model cannot tell, and nothing says so.
+    """
     shared = 100 * np.random.default_rng(0).normal(size=16)
     ins, outs = shared + 1e-3, shared
     assert paired.auc(ins, outs) == 0.5
@@ -89,8 +103,12 @@ def test_the_score_interval_solves_its_equation(k):
 
 
 def coverage(k: int, area: float, correlation: float, spread: float, draws: int) -> float:
-    """The share of intervals that hold the AUC of normal scores, those under IN with ``spread`` times the deviation."""
-    rng = np.random.default_rng([k, round(100 * area), round(10 * correlation) + 10, round(10 * spread)])
+    """The share of intervals that hold the AUC of normal scores, those under IN with ``spread``
+    times the deviation.
+    """
+    rng = np.random.default_rng(
+        [k, round(100 * area), round(10 * correlation) + 10, round(10 * spread)]
+    )
     shift, held = float(ndtri(area)) * sqrt(1 + spread**2), 0
     for _ in range(draws):
         outs = rng.normal(size=k)
@@ -104,7 +122,9 @@ FEW = (400, 0.93, (0.0, 0.5, 0.9), (1.0,))
 MANY = (3000, 0.94, (-0.5, 0.0, 0.5, 0.9), (0.2, 0.5, 1.0, 2.0, 5.0))
 
 
-@pytest.mark.parametrize("how", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "how", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+)
 @pytest.mark.parametrize("k", [8, 16, 32])
 @pytest.mark.parametrize("area", [0.5, 0.7, 0.8, 0.95])
 def test_the_interval_covers_whatever_the_spread_and_the_correlation(k, area, how):
@@ -117,7 +137,9 @@ TRUTH = 4.3772  # the epsilon at delta 1e-5 of a Gaussian mechanism of multiplie
 
 
 def test_what_pairs_certify_is_below_the_truth_and_below_what_half_of_them_can():
-    """Of 200 repetitions of a Gaussian mechanism with shared randomness in the pairs, 5 % may exceed the truth."""
+    """Of 200 repetitions of a Gaussian mechanism with shared randomness in the pairs, 5 % may
+    exceed the truth.
+    """
     bounds = []
     for repetition in range(200):
         rng = np.random.default_rng([5, repetition])

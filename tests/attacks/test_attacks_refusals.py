@@ -1,4 +1,6 @@
-"""A refusal is of the attack that was asked for: it names no other attack, and a field that this one has."""
+"""A refusal is of the attack that was asked for: it names no other attack, and a field that this
+one has.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,13 @@ from tests.support.planted import given as run_of
 ATTACKS = sorted(components("attacks"))
 # Whom the cohort refusals are about, as the sentence counts them, with the remedy that they name.
 COHORTS = {
-    "1 of 20 take part; raise participation_rate": {"participation": "fixed", "participation_rate": 0.03},
-    "1 of 1 take part; raise data.clients": {"data": {"name": "digits", "clients": 1, "split": "dirichlet"}},
+    "1 of 20 take part; raise participation_rate": {
+        "participation": "fixed",
+        "participation_rate": 0.03,
+    },
+    "1 of 1 take part; raise data.clients": {
+        "data": {"name": "digits", "clients": 1, "split": "dirichlet"}
+    },
 }
 
 
@@ -29,7 +36,12 @@ def poor(data: Federation) -> list[Federation]:
     return [
         replace(data, shadow=data.shadow[:0]),
         replace(data, nonmembers=data.nonmembers[:0], nonmember_owner=nobody),
-        replace(data, shadow=data.shadow[:0], nonmembers=data.nonmembers[:3], nonmember_owner=data.nonmember_owner[:3]),
+        replace(
+            data,
+            shadow=data.shadow[:0],
+            nonmembers=data.nonmembers[:3],
+            nonmember_owner=data.nonmember_owner[:3],
+        ),
         federation(data.train[:2], [1, 1], classes=data.classes),
         federation(data.train[:2], [2, 0], classes=data.classes),
     ]
@@ -49,7 +61,9 @@ def test_a_refusal_names_the_attack_that_was_asked_for(name: str, noise: Federat
 
 
 @pytest.mark.parametrize("counted", COHORTS)
-@pytest.mark.parametrize(("name", "fewest"), {"fedmia": 3, "two_stage": 3, "sia": 2, "remapped_sia": 2}.items())
+@pytest.mark.parametrize(
+    ("name", "fewest"), {"fedmia": 3, "two_stage": 3, "sia": 2, "remapped_sia": 2}.items()
+)
 def test_too_few_participants_are_counted(name: str, fewest: int, counted: str) -> None:
     _, problems = check(run_of(attacks=[name], **COHORTS[counted]))
     (problem,) = (one for one in problems if one.key == ("attacks", 0))

@@ -1,4 +1,6 @@
-"""Subjects: models that know people or nobody, which examples are asked about, chance and intervals over subjects."""
+"""Subjects: models that know people or nobody, which examples are asked about, chance and
+intervals over subjects.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def examples_of(people):
 
 
 def hospitals():
-    """People 0 to 23 are trained on, in the order of the clients, and have fresh examples; 24 to 47 are held out whole."""
+    """People 0 to 23 are trained on, in the order of the clients, and have fresh examples; 24 to
+    47 are held out whole.
+    """
     known, strange = np.repeat(np.arange(24), EACH), np.repeat(np.arange(24, 48), EACH)
     fresh = np.concatenate([known, strange])
     parts = {
@@ -39,7 +43,9 @@ def hospitals():
 
 
 class Knowing:
-    """Stands for a network with the loss ``loss(people, numbers)`` of class 0, and keeps whom it was asked about."""
+    """Stands for a network with the loss ``loss(people, numbers)`` of class 0, and keeps whom it
+    was asked about.
+    """
 
     def __init__(self, loss):
         self.loss, self.asked = loss, []
@@ -66,23 +72,35 @@ def test_a_model_that_knows_people_is_told_from_one_that_knows_examples():
         return np.where(who < 24, 0.1, 1.0)
 
     assert found_of(hospitals(), people).metrics["subject_auc"] == pytest.approx(1)
-    for auc, examples in ((0.5, "fresh"), (1.0, "trained")):  # all that is fresh has the loss of one whom nobody knows
+    for auc, examples in (
+        (0.5, "fresh"),
+        (1.0, "trained"),
+    ):  # all that is fresh has the loss of one whom nobody knows
         knowing = Knowing(None)
         seen = {*hospitals().train.x[:, 1].astype(int)} if examples == "trained" else set()
-        knowing.loss = lambda who, n, seen=seen: np.where(np.isin(n, [*seen]) & (who < 24), 0.1, 1.0)
-        assert found_of(hospitals(), knowing, Config(examples=examples)).metrics["subject_auc"] == pytest.approx(auc)
+        knowing.loss = lambda who, n, seen=seen: np.where(
+            np.isin(n, [*seen]) & (who < 24), 0.1, 1.0
+        )
+        assert found_of(hospitals(), knowing, Config(examples=examples)).metrics[
+            "subject_auc"
+        ] == pytest.approx(auc)
 
 
 @pytest.mark.parametrize("each", [2, 6])
 def test_several_examples_tell_what_one_does_not(each):
-    """Losses with unit noise and a gap of 1: AUC of means of e is Phi(sqrt(e / 2)), where e is all that there are, six."""
+    """Losses with unit noise and a gap of 1: AUC of means of e is Phi(sqrt(e / 2)), where e is
+    all that there are, six.
+    """
     from scipy.stats import norm
 
     values = []
     for seed in range(40):
         noise = np.random.default_rng(seed).normal(5, 1, (48, 48 * EACH))
         found = found_of(
-            hospitals(), lambda who, n, noise=noise: noise[who, n] - (who < 24), Config(each=each), seed=seed
+            hospitals(),
+            lambda who, n, noise=noise: noise[who, n] - (who < 24),
+            Config(each=each),
+            seed=seed,
         )
         values.append(found.metrics["subject_auc"])
     assert np.mean(values) == pytest.approx(norm.cdf(3**0.5), abs=4 * np.std(values) / 40**0.5)
@@ -92,23 +110,42 @@ def test_whom_a_model_is_asked_about():
     data, network = hospitals(), Knowing(lambda who, n: 1.0 + n / 100)
     found_of(data, network, Config(each=3), clients=(1,))
     numbers, counts = np.unique(network.asked, return_counts=True)
-    assert numbers.tolist() == [*range(12, 24), *range(36, 48)] and set(counts) == {EACH}  # of the same client
+    assert numbers.tolist() == [*range(12, 24), *range(36, 48)] and set(counts) == {
+        EACH
+    }  # of the same client
     persons, network = data.persons["nonmembers"].copy(), Knowing(lambda who, n: 1.0 + n / 100)
-    persons[24 * EACH] = 25  # one example less of 24, who is client 0's: as many are asked about of all
-    found_of(replace(data, persons=data.persons | {"nonmembers": persons}), network, Config(each=3), clients=(0,))
+    persons[24 * EACH] = (
+        25  # one example less of 24, who is client 0's: as many are asked about of all
+    )
+    found_of(
+        replace(data, persons=data.persons | {"nonmembers": persons}),
+        network,
+        Config(each=3),
+        clients=(0,),
+    )
     assert len(network.asked) == 24 * (EACH - 1)
     shadow = replace(
-        data, shadow=examples_of(np.repeat([99], 4)), persons=data.persons | {"shadow": np.repeat([99], 4)}
+        data,
+        shadow=examples_of(np.repeat([99], 4)),
+        persons=data.persons | {"shadow": np.repeat([99], 4)},
     )
     assert 99 in subjects(Config(), shadow, np.array([0]))[1]
-    elsewhere = replace(data, persons=data.persons | {"train": np.roll(data.persons["train"], PEOPLE * EACH)})
-    inside, outside = subjects(Config(), elsewhere, np.array([0]))  # client 1 has the fresh ones of these people
+    elsewhere = replace(
+        data, persons=data.persons | {"train": np.roll(data.persons["train"], PEOPLE * EACH)}
+    )
+    inside, outside = subjects(
+        Config(), elsewhere, np.array([0])
+    )  # client 1 has the fresh ones of these people
     assert not inside and {*outside} == {*range(24, 36)}
-    assert np.isnan(found_of(elsewhere, lambda who, n: 1.0 + n, clients=(0,)).metrics["subject_auc"])
+    assert np.isnan(
+        found_of(elsewhere, lambda who, n: 1.0 + n, clients=(0,)).metrics["subject_auc"]
+    )
 
 
 def test_where_nobody_is_known_subjects_are_at_chance_and_intervals_cover_it():
-    """300 audits; examples of a person are alike, so that intervals over examples would be too narrow."""
+    """300 audits; examples of a person are alike, so that intervals over examples would be too
+    narrow.
+    """
     rng, values, covered = np.random.default_rng(2), [], []
     data = hospitals()
     for seed in range(300):
@@ -117,12 +154,22 @@ def test_where_nobody_is_known_subjects_are_at_chance_and_intervals_cover_it():
         auc = found_of(data, loss, seed=seed).measures[0]
         values.append(auc.value)
         covered.append(auc.low <= 0.5 <= auc.high)
-    print("AUC", np.mean(values).round(4), "error", (np.std(values) / 300**0.5).round(4), "coverage", np.mean(covered))
+    print(
+        "AUC",
+        np.mean(values).round(4),
+        "error",
+        (np.std(values) / 300**0.5).round(4),
+        "coverage",
+        np.mean(covered),
+    )
     assert abs(np.mean(values) - 0.5) < 4 * np.std(values) / 300**0.5
     assert 0.93 - 0.025 < np.mean(covered) < 0.97 + 0.025
 
 
-@given(st.lists(st.integers(0, 5), min_size=5, max_size=9), st.lists(st.integers(0, 5), min_size=5, max_size=9))
+@given(
+    st.lists(st.integers(0, 5), min_size=5, max_size=9),
+    st.lists(st.integers(0, 5), min_size=5, max_size=9),
+)
 def test_an_auc_by_counting_pairs(inside, outside):
     auc = compared(np.array(inside, float), np.array(outside, float))
     pairs = [(a > b) + (a == b) / 2 for a in inside for b in outside]
@@ -130,7 +177,9 @@ def test_an_auc_by_counting_pairs(inside, outside):
     assert np.isnan(compared(np.array([np.nan, *inside]), np.array(outside, float)).value)
     apart = compared(np.array(inside) + 6.0, np.array(outside, float))
     assert (
-        apart.low <= apart.value <= apart.high and apart.value == pytest.approx(1) and apart.low < 0.9
+        apart.low <= apart.value <= apart.high
+        and apart.value == pytest.approx(1)
+        and apart.low < 0.9
     )  # of nine or fewer on each side
 
 
@@ -147,6 +196,8 @@ def test_data_without_people_subjects_with_one_example_and_too_few_subjects_are_
     assert [field for field, _ in data_problems(Config(), data)] == ["too_few"]
     assert data_problems(Config(too_few="leave_out"), data) == []
     nobody = replace(data, persons=data.persons | {"nonmembers": np.minimum(lonely, 23)})
-    assert [field for field, _ in data_problems(Config(too_few="leave_out"), nobody)] == ["examples"]
+    assert [field for field, _ in data_problems(Config(too_few="leave_out"), nobody)] == [
+        "examples"
+    ]
     with pytest.raises(ValueError, match="each"):
         Config(each=1)

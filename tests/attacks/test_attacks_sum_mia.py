@@ -1,4 +1,6 @@
-"""The attack on sums: printed values, a slow version, planted examples, and chance where there is nothing to find."""
+"""The attack on sums: printed values, a slow version, planted examples, and chance where there
+is nothing to find.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,17 @@ PLAIN = Config(center="none", targets=1000, compared=1000)
 
 
 def vectors(clients, each, features, nonmembers=200, seed=0):
-    """Isotropic examples with one label. A linear model of two classes has gradients -x / 2 and x / 2 of them at 0."""
+    """Isotropic examples with one label.
+
+    A linear model of two classes has gradients -x / 2 and x / 2 of them at 0.
+    """
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(clients * each + nonmembers, features)).astype(np.float32)
     every = Examples(x, np.zeros(len(x), np.int64))
     inside, outside = every[: clients * each], every[clients * each :]
-    return federation(inside, [each] * clients, nonmembers=outside, nonmember_owner=np.full(nonmembers, -1))
+    return federation(
+        inside, [each] * clients, nonmembers=outside, nonmember_owner=np.full(nonmembers, -1)
+    )
 
 
 def linear(features):
@@ -58,7 +65,9 @@ def attacked(data, network, rounds, config=PLAIN):
     for t, sums in enumerate(rounds):
         observed = [sum_mia.observe(config, SeenSum(data, network, one, fixed, t)) for one in sums]
         clients = np.concatenate([one.clients for one in sums])
-        found = sum_mia.conclude(config, SeenRound(data, observed, clients, t, fixed, kept, sums=sums))
+        found = sum_mia.conclude(
+            config, SeenRound(data, observed, clients, t, fixed, kept, sums=sums)
+        )
         kept = found.kept
     return found
 
@@ -96,7 +105,9 @@ def variance(n, m, rounds):
 
 
 def regressed(n, m, rounds, ridge, having, rng, columns=100):
-    """Parts [n, columns] where ``having`` clients have a part of 1 in each column, and who they are."""
+    """Parts [n, columns] where ``having`` clients have a part of 1 in each column, and who they
+    are.
+    """
     there = took_part(n, cohorts(n, m, rounds, rng))
     truth = rng.permuted(np.tile((np.arange(n) < having)[:, None], columns), axis=0)
     scores = there @ truth + sqrt(m) * rng.normal(size=(rounds, columns))
@@ -104,17 +115,25 @@ def regressed(n, m, rounds, ridge, having, rng, columns=100):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "formula", "least_squares", "ridge"), [(100, 0.738, 0.736, 0.770), (300, 0.925, 0.924, 0.931)]
+    ("rounds", "formula", "least_squares", "ridge"),
+    [(100, 0.738, 0.736, 0.770), (300, 0.925, 0.924, 0.931)],
 )
-def test_the_part_of_a_client_is_told_as_printed_of_least_squares(rounds, formula, least_squares, ridge):
+def test_the_part_of_a_client_is_told_as_printed_of_least_squares(
+    rounds, formula, least_squares, ridge
+):
     assert norm.cdf(1 / sqrt(2 * variance(50, 10, rounds))) == pytest.approx(formula, abs=5e-4)
     rng, found = np.random.default_rng(0), {0.0: [], 5.0: []}
     for penalty, aucs in found.items():
         for _ in range(20):
             p, truth = regressed(50, 10, rounds, penalty, 5, rng)
-            aucs += [(column[one][:, None] > column[~one]).mean() for column, one in zip(p.T, truth.T, strict=True)]
+            aucs += [
+                (column[one][:, None] > column[~one]).mean()
+                for column, one in zip(p.T, truth.T, strict=True)
+            ]
     assert np.mean(found[0.0]) == pytest.approx(least_squares, abs=0.012)
-    assert ridge - 0.012 < np.mean(found[5.0]) < ridge + 0.02  # drawn to the mean, it is a little better than to 0
+    assert (
+        ridge - 0.012 < np.mean(found[5.0]) < ridge + 0.02
+    )  # drawn to the mean, it is a little better than to 0
 
 
 def test_the_source_is_named_as_printed():
@@ -140,14 +159,20 @@ def slow_parts(present, scores, ridge):
 
 
 def test_what_is_kept_from_round_to_round_is_all_that_the_slow_version_needs():
-    """Weights, absences and two models: the scores as sums of inner products, the regression on the whole matrix."""
+    """Weights, absences and two models: the scores as sums of inner products, the regression on
+    the whole matrix.
+    """
     n, each, d, rng = 6, 8, 20, np.random.default_rng(3)
     data, (network, start), members = vectors(n, each, d, nonmembers=30), linear(d), n * each
     weights, rounds, rows, scores = rng.uniform(1, 3, n), [], [], []
-    gradients = np.stack([-update(x[None]) for x in np.concatenate([data.train.x, data.nonmembers.x])])
+    gradients = np.stack(
+        [-update(x[None]) for x in np.concatenate([data.train.x, data.nonmembers.x])]
+    )
     for _ in range(9):
         sums, updates = [], rng.normal(size=(n, 2 * d + 2))
-        for j, group in enumerate((np.arange(4), np.array([4]))):  # the last client never takes part
+        for j, group in enumerate(
+            (np.arange(4), np.array([4]))
+        ):  # the last client never takes part
             if len(there := group[rng.random(len(group)) < 0.6]):
                 sums.append(summed(start, updates, there, weights, j))
                 rows.append(np.zeros(n))
@@ -159,13 +184,18 @@ def test_what_is_kept_from_round_to_round_is_all_that_the_slow_version_needs():
     for k in range(5):
         mean = present[:, k] @ signal / present[:, k].sum()
         own, outside = mean[k * each : (k + 1) * each], mean[members:]
-        assert found.clients["sum_auc"][k] == pytest.approx((own[:, None] > outside).mean(), abs=1e-9)
+        assert found.clients["sum_auc"][k] == pytest.approx(
+            (own[:, None] > outside).mean(), abs=1e-9
+        )
     p = slow_parts(present, signal[:, :members], PLAIN.ridge).reshape(5, n, each)
     expected = [(p[k, k][:, None] > np.delete(p[k], k, axis=0).ravel()).mean() for k in range(5)]
     np.testing.assert_allclose(found.clients["sum_part_auc"][:5], expected, atol=1e-9)
     hits = [(p.argmax(axis=0)[k] == k).mean() for k in range(5)]
     np.testing.assert_allclose(found.clients["sum_source"][:5], hits)
-    assert (found.metrics["sum_source"], found.metrics["sum_source_chance"]) == (pytest.approx(np.mean(hits)), 1 / 5)
+    assert (found.metrics["sum_source"], found.metrics["sum_source_chance"]) == (
+        pytest.approx(np.mean(hits)),
+        1 / 5,
+    )
     assert np.isnan(found.clients["sum_auc"][5]) and np.isnan(found.clients["sum_source"][5])
 
 
@@ -175,7 +205,9 @@ def test_cosines_are_products_of_unit_vectors():
     network.load(start)
     g = np.stack([-update(one[None]) for one in data.train.x])
     expected = g @ direction / np.linalg.norm(g, axis=1) / np.linalg.norm(direction)
-    np.testing.assert_allclose(sum_mia.cosines(network, data.train.x, data.train.y, direction), expected, rtol=1e-4)
+    np.testing.assert_allclose(
+        sum_mia.cosines(network, data.train.x, data.train.y, direction), expected, rtol=1e-4
+    )
     one = [summed(start, np.zeros((2, 62)), np.arange(2))]
     nothing = attacked(data, network, [one], PLAIN.model_copy(update={"signal": "cosine"}))
     assert nothing.metrics["sum_auc"] == pytest.approx(0.5)  # a sum of zero has no direction
@@ -186,33 +218,49 @@ def test_cosines_are_products_of_unit_vectors():
 
 @pytest.fixture(scope="module")
 def fitted():
-    """A federation whose clients repeat the same step on their own examples, and the updates of each."""
+    """A federation whose clients repeat the same step on their own examples, and the updates of
+    each.
+    """
     data, (network, start) = vectors(10, 10, 300, nonmembers=100), linear(300)
-    return data, network, start, np.stack([update(data.train.x[data.owner() == k]) for k in range(10)])
+    return (
+        data,
+        network,
+        start,
+        np.stack([update(data.train.x[data.owner() == k]) for k in range(10)]),
+    )
 
 
 def test_only_the_client_whose_examples_are_in_the_sum_is_found(fitted):
     data, network, start, updates = fitted
     others = [update(np.random.default_rng(k).normal(size=(10, 300))) for k in range(10)]
     mixed = np.stack([*others[:4], updates[4], *others[5:]])
-    rounds = [[summed(start, mixed, there)] for there in cohorts(10, 5, 30, np.random.default_rng(0))]
+    rounds = [
+        [summed(start, mixed, there)] for there in cohorts(10, 5, 30, np.random.default_rng(0))
+    ]
     found = attacked(data, network, rounds)
     named = {(one.subject, one.metric): one for one in found.measures}
     for metric, chance in (("sum_auc", 0.5), ("sum_part_auc", 0.5), ("sum_source", 0.1)):
         assert found.clients[metric][4] == named["client_4", metric].value > 0.9, metric
         assert abs(np.delete(found.clients[metric], 4).mean() - chance) < 0.12, metric
-        assert named["clients", metric].low < found.metrics[metric] and named["clients", metric].chance == chance
+        assert (
+            named["clients", metric].low < found.metrics[metric]
+            and named["clients", metric].chance == chance
+        )
 
 
 @pytest.mark.parametrize("rounds", [1, 30])
 @pytest.mark.parametrize("heaviest", [1, 4])
 def test_if_all_always_take_part_nobody_is_told_from_others(fitted, rounds, heaviest):
-    """Members are found; whose they are is a guess, also if one client weighs more than the others."""
+    """Members are found; whose they are is a guess, also if one client weighs more than the
+    others.
+    """
     data, network, start, updates = fitted
     one = summed(start, updates, np.arange(10), np.linspace(1, heaviest, 10))
     found = attacked(data, network, [[one]] * rounds)
     assert found.metrics["sum_auc"] > 0.85
-    assert found.metrics["sum_part_auc"] == pytest.approx(0.5, abs=1e-3)  # one score for all, up to rounding
+    assert found.metrics["sum_part_auc"] == pytest.approx(
+        0.5, abs=1e-3
+    )  # one score for all, up to rounding
     assert found.metrics["sum_source_low"] <= 0.1 <= found.metrics["sum_source_high"]
     guessed = sources(np.ones((10, 10_000)), np.random.default_rng(0))
     assert np.bincount(guessed, minlength=10).min() > 850
@@ -225,7 +273,10 @@ def test_under_a_permuted_list_of_who_took_part_nobody_is_told_from_others(fitte
     values = []
     for seed in range(12):
         order = np.random.default_rng(seed).permutation(40)
-        false = [[Sum(0, start, one[0].mean, there[t], one[0].weights)] for one, t in zip(sums, order, strict=True)]
+        false = [
+            [Sum(0, start, one[0].mean, there[t], one[0].weights)]
+            for one, t in zip(sums, order, strict=True)
+        ]
         found = attacked(data, network, false)
         values.append((found.metrics["sum_part_auc"], found.metrics["sum_source"]))
         assert found.metrics["sum_auc"] > 0.85
@@ -240,30 +291,49 @@ def test_on_examples_of_nobody_it_is_at_chance_and_intervals_cover_it():
     network, start = linear(d)
     chances, values, covered = {"sum_auc": 0.5, "sum_part_auc": 0.5, "sum_source": 1 / n}, [], []
     for seed in range(audits):
-        rng, data = np.random.default_rng(seed), vectors(n, each, d, nonmembers=60, seed=1000 + seed)
+        rng, data = (
+            np.random.default_rng(seed),
+            vectors(n, each, d, nonmembers=60, seed=1000 + seed),
+        )
         rounds = []
         for there in cohorts(n, 4, 12, rng):
             updates = np.stack([update(rng.normal(size=(each, d))) for _ in range(n)])
             rounds.append([summed(start, updates, there)])
         found = attacked(data, network, rounds).metrics
         values.append([found[name] for name in chances])
-        covered.append([found[f"{name}_low"] <= c <= found[f"{name}_high"] for name, c in chances.items()])
+        covered.append(
+            [found[f"{name}_low"] <= c <= found[f"{name}_high"] for name, c in chances.items()]
+        )
     means, errors = np.mean(values, axis=0), np.std(values, axis=0, ddof=1) / sqrt(audits)
     assert (np.abs(means - list(chances.values())) < 3 * errors).all(), (means, errors)
     for name, hits in zip(chances, np.sum(covered, axis=0), strict=True):
-        assert binomtest(int(hits), audits, 0.93).pvalue > 0.01 or hits / audits > 0.93, (name, hits / audits)
-        assert binomtest(int(hits), audits, 0.97).pvalue > 0.01 or hits / audits < 0.97, (name, hits / audits)
-    print(dict(zip(chances, zip(means, errors, np.mean(covered, axis=0), strict=True), strict=True)))
+        assert binomtest(int(hits), audits, 0.93).pvalue > 0.01 or hits / audits > 0.93, (
+            name,
+            hits / audits,
+        )
+        assert binomtest(int(hits), audits, 0.97).pvalue > 0.01 or hits / audits < 0.97, (
+            name,
+            hits / audits,
+        )
+    print(
+        dict(zip(chances, zip(means, errors, np.mean(covered, axis=0), strict=True), strict=True))
+    )
 
 
 # In a run
 
 
 def first_sum(monkeypatch, folder, **fields):
-    """The sum of the first round of a run that attacks it, the models before and after, and the finished run."""
+    """The sum of the first round of a run that attacks it, the models before and after, and the
+    finished run.
+    """
     seen, observe = [], sum_mia.observe
-    monkeypatch.setattr(sum_mia, "observe", lambda config, one: seen.append(one.sum) or observe(config, one))
-    trial = inline_trial(described() | {"attacks": [{"name": "sum_mia", "targets": 5}]} | fields, folder)
+    monkeypatch.setattr(
+        sum_mia, "observe", lambda config, one: seen.append(one.sum) or observe(config, one)
+    )
+    trial = inline_trial(
+        described() | {"attacks": [{"name": "sum_mia", "targets": 5}]} | fields, folder
+    )
     before = trial.state.models[0].params
     trial.advance()
     monkeypatch.undo()
@@ -284,19 +354,31 @@ def test_it_is_what_the_server_receives_and_not_what_it_makes_of_it(monkeypatch,
         received, moved = ran(name, **fields)
         np.testing.assert_allclose(received.mean, plain.mean, atol=1e-6)
         assert np.abs(moved - plain.mean).max() > 1e-3
-    private, moved = ran("local", privacy={"name": "local_dp", "clip": 1e3, "noise_multiplier": 1e-3})
-    np.testing.assert_allclose(private.mean, moved, atol=1e-5)  # clients add this noise, so the sum has it, too
+    private, moved = ran(
+        "local", privacy={"name": "local_dp", "clip": 1e3, "noise_multiplier": 1e-3}
+    )
+    np.testing.assert_allclose(
+        private.mean, moved, atol=1e-5
+    )  # clients add this noise, so the sum has it, too
     assert np.abs(private.mean - plain.mean).max() > 1e-2
 
 
 def test_each_model_has_a_sum_and_its_clients(monkeypatch, tmp_path):
-    fields = {"clustering": "ifca", "server_sees": "sum", "participation": "fixed", "participation_rate": 0.5}
+    fields = {
+        "clustering": "ifca",
+        "server_sees": "sum",
+        "participation": "fixed",
+        "participation_rate": 0.5,
+    }
     _, _, trial = first_sum(monkeypatch, tmp_path, **fields)
     finished(trial)
     history = trial.state.history
     gram = trial.state.attacks["sum_mia.gram"]
     together = np.array(
-        [[(history[:, i] == history[:, j])[history[:, i] >= 0].any() for j in range(6)] for i in range(6)]
+        [
+            [(history[:, i] == history[:, j])[history[:, i] >= 0].any() for j in range(6)]
+            for i in range(6)
+        ]
     )
     assert ((gram > 0) == together).all()
     rows = trial.rows("rounds").to_pylist()
@@ -311,4 +393,6 @@ def test_what_cannot_be_attacked_is_refused():
         assert [problem.key[:2] for problem in problems] == [("attacks", 0)]
     nobody = vectors(3, 5, 4, nonmembers=3)
     assert [field for field, _ in sum_mia.data_problems(PLAIN, nobody)] == ["compared"]
-    assert [field for field, _ in sum_mia.data_problems(Config(), vectors(3, 5, 4, nonmembers=25))] == ["center"]
+    assert [
+        field for field, _ in sum_mia.data_problems(Config(), vectors(3, 5, 4, nonmembers=25))
+    ] == ["center"]

@@ -1,4 +1,6 @@
-"""The white-box attack: what it learns from and asks about, and whether it finds members where there are any."""
+"""The white-box attack: what it learns from and asks about, and whether it finds members where
+there are any.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from algorithms.engine.block import train_again
 from attacks import whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.metrics.client_auc import by_chance
-from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, observe
+from attacks.whitebox_mia import (
+    Config,
+    attacked_examples,
+    conclude,
+    cosines,
+    data_problems,
+    observe,
+)
 from datasets.federation import Examples
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
@@ -29,7 +38,14 @@ PLAIN = {"lr": 0.05, "epochs": 1, "batch_size": 20, "backend": "loop"}
 
 
 def a_run(**training):
-    return resolve({"rounds": 9, "data": "digits", "model": {"name": "mlp", "hidden": [8]}, "training": training})
+    return resolve(
+        {
+            "rounds": 9,
+            "data": "digits",
+            "model": {"name": "mlp", "hidden": [8]},
+            "training": training,
+        }
+    )
 
 
 RUN = a_run(**PLAIN)
@@ -58,12 +74,23 @@ def later(held, wide):
 
 
 def seen_by(data, network, start, clients=EVERYONE, round_=0, run=RUN, trained_on=None):
-    """What the server sees of clients who were trained by the engine, on the examples of ``trained_on``."""
+    """What the server sees of clients who were trained by the engine, on the examples of
+    ``trained_on``.
+    """
     assigned = Assignment(list(clients), np.zeros(len(clients), int), round_)
     trained = block.train(run, trained_on or data, network, [start], assigned, of_round(round_))
     again = partial(train_again, run, data, network, [start], assigned)
     return SeenUpdates(
-        data, network, [start], assigned.chosen, trained.params, trained.buffers, list(clients), fixed, round_, again
+        data,
+        network,
+        [start],
+        assigned.chosen,
+        trained.params,
+        trained.buffers,
+        list(clients),
+        fixed,
+        round_,
+        again,
     )
 
 
@@ -84,9 +111,13 @@ def test_clients_who_learn_by_heart_are_given_away(held, wide, later, round_):
     assert np.isnan(accuracy[0]) and (accuracy[1:] > 0.8).all()
     assert exposed.metrics["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
     assert exposed.metrics["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
-    assert exposed.metrics["whitebox_cov"] == pytest.approx(accuracy[1:].std() / accuracy[1:].mean())
+    assert exposed.metrics["whitebox_cov"] == pytest.approx(
+        accuracy[1:].std() / accuracy[1:].mean()
+    )
     named = {(one.subject, one.metric): one.value for one in exposed.measures}
-    rates = np.array([[named[f"client_{i}", side] for i in range(1, CLIENTS)] for side in ("tpr", "tnr")])
+    rates = np.array(
+        [[named[f"client_{i}", side] for i in range(1, CLIENTS)] for side in ("tpr", "tnr")]
+    )
     apart = np.sqrt((rates * (1 - rates)).sum(axis=0).mean() / (SMALL.queries - 1) / 4)
     assert exposed.metrics["whitebox_eod_null"] == pytest.approx(
         by_chance(accuracy[1:].mean(), apart, CLIENTS - 1)["eod"]
@@ -97,14 +128,21 @@ def test_clients_who_learn_by_heart_are_given_away(held, wide, later, round_):
 
 
 def test_where_membership_was_shuffled_it_is_at_chance(held, narrow):
-    """Every client has trained on half of its members and on half of its non-members, so that being one tells nothing."""
+    """Every client has trained on half of its members and on half of its non-members, so that
+    being one tells nothing.
+    """
 
     def mixed(client):
         own, held_out = held.client(client), held.nonmembers[held.nonmember_owner == client]
-        return [np.concatenate([getattr(part[::2], name) for part in (own, held_out)]) for name in ("x", "y")]
+        return [
+            np.concatenate([getattr(part[::2], name) for part in (own, held_out)])
+            for name in ("x", "y")
+        ]
 
     parts = [[held.client(0).x, held.client(0).y], *(mixed(i) for i in range(1, CLIENTS))]
-    trained_on = replace(held, train=Examples(*(np.concatenate(part) for part in zip(*parts, strict=True))))
+    trained_on = replace(
+        held, train=Examples(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    )
     config = SMALL.model_copy(update={"queries": EACH})
     exposed = found(config, held, narrow, trained_on=trained_on)
     chance = (0.25 / (2 * EACH * (CLIENTS - 1))) ** 0.5
@@ -117,27 +155,50 @@ def test_where_membership_was_shuffled_it_is_at_chance(held, narrow):
 def test_without_the_trainer_nothing_is_found(held, narrow):
     exposed = found(SMALL, held, narrow, clients=[1, 4])
     assert np.isnan(exposed.clients["whitebox_accuracy"]).all()
-    assert set(exposed.metrics) == set(whitebox_mia.AVERAGED) and np.isnan(list(exposed.metrics.values())).all()
+    assert (
+        set(exposed.metrics) == set(whitebox_mia.AVERAGED)
+        and np.isnan(list(exposed.metrics.values())).all()
+    )
     assert exposed.measures == ()
 
 
 def test_only_those_who_took_part_and_of_whom_something_was_held_out_are_judged(held, narrow):
-    data = replace(held, nonmember_owner=np.where(held.nonmember_owner == 4, 3, held.nonmember_owner))
+    data = replace(
+        held, nonmember_owner=np.where(held.nonmember_owner == 4, 3, held.nonmember_owner)
+    )
     exposed = found(SMALL, data, narrow, clients=[0, 2, 4, 5])
-    np.testing.assert_array_equal(np.isfinite(exposed.clients["whitebox_accuracy"]), [0, 0, 1, 0, 0, 1])
+    np.testing.assert_array_equal(
+        np.isfinite(exposed.clients["whitebox_accuracy"]), [0, 0, 1, 0, 0, 1]
+    )
 
 
 RECIPES = [
     PLAIN,
-    {"optimizer": "adam", "lr": 1e-3, "epochs": 3, "batch_size": 7, "optimizer_state": "persist", "lr_decay": 0.5},
+    {
+        "optimizer": "adam",
+        "lr": 1e-3,
+        "epochs": 3,
+        "batch_size": 7,
+        "optimizer_state": "persist",
+        "lr_decay": 0.5,
+    },
     {"lr": 0.05, "epochs": 2, "batch_size": 16, "backend": "vmap", "clients_per_job": 1},
-    {"name": "dp_sgd", "lr": 0.05, "epochs": 2, "batch_size": 16, "clip": 1.0, "noise_multiplier": 1.0},
+    {
+        "name": "dp_sgd",
+        "lr": 0.05,
+        "epochs": 2,
+        "batch_size": 16,
+        "clip": 1.0,
+        "noise_multiplier": 1.0,
+    },
 ]
 
 
 @pytest.mark.parametrize("training", RECIPES, ids=["sgd", "adam", "vmap", "dp_sgd"])
 def test_a_mock_update_is_that_of_a_client_bit_for_bit(held, narrow, training):
-    """With the generators of the round the repetition is the client's own update, moments and decay included."""
+    """With the generators of the round the repetition is the client's own update, moments and
+    decay included.
+    """
     run, start = a_run(**training), first(narrow)
     clients = [3] if training.get("backend") == "vmap" else [2, 3, 5]
     assigned = Assignment(clients, np.zeros(len(clients), int), 0)
@@ -153,7 +214,9 @@ def test_a_mock_update_is_that_of_a_client_bit_for_bit(held, narrow, training):
 
 
 def test_lessons_are_balanced_and_look_like_what_is_asked_later(held, wide, later):
-    """What the trainer left out of a mock update, the model knew from earlier rounds; what was held out, it does not."""
+    """What the trainer left out of a mock update, the model knew from earlier rounds; what was
+    held out, it does not.
+    """
     arrays = len(wide.layout.names)
     seen = observe(SMALL, seen_by(held, wide, later, round_=5))
     assert seen["lessons"].shape == (2 * 20 * 8, arrays) and seen["taught"].shape == (2 * 20 * 8,)
@@ -164,11 +227,15 @@ def test_lessons_are_balanced_and_look_like_what_is_asked_later(held, wide, late
     assert members.mean() > nonmembers.mean() + 0.05
     weights = [0, 2]  # not the biases, whose cosines are averages over few directions
     for lesson, asked in ((members, seen["members"]), (nonmembers, seen["nonmembers"])):
-        np.testing.assert_allclose(lesson.mean(axis=0)[weights], asked[1:].mean(axis=(0, 1))[weights], atol=0.03)
+        np.testing.assert_allclose(
+            lesson.mean(axis=0)[weights], asked[1:].mean(axis=(0, 1))[weights], atol=0.03
+        )
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_non_members_were_never_trained_on_and_those_of_the_lessons_are_asked_of_nobody_else(held, noise, owned):
+def test_non_members_were_never_trained_on_and_those_of_the_lessons_are_asked_of_nobody_else(
+    held, noise, owned
+):
     data = held if owned else noise
     members, nonmembers = attacked_examples(SMALL, data, 0, fixed)
     assert rows(members.x) <= rows(data.client(0).x) and len(members) == len(nonmembers) == 20
@@ -186,8 +253,13 @@ def test_a_part_of_nobodys_examples_is_the_trainers(noise):
         others = {tuple(pool) for client, pool in enumerate(pools) if client != 2}
         assert len(others) == 1 and sorted([*pools[2], *others.pop()]) == list(range(NONMEMBERS))
     assert taken == {20: 20, 1000: NONMEMBERS // 2}
-    alone = replace(noise, test_owner=np.delete(EVERYONE, 2).repeat(2))  # all others have test examples of their own
-    assert len(whitebox_mia.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1]) == NONMEMBERS
+    alone = replace(
+        noise, test_owner=np.delete(EVERYONE, 2).repeat(2)
+    )  # all others have test examples of their own
+    assert (
+        len(whitebox_mia.held_out(Config(queries=1000, trainer=2), alone, 2, fixed)[1])
+        == NONMEMBERS
+    )
     owns = replace(noise, test_owner=np.full(10, 2))
     assert len(whitebox_mia.held_out(Config(trainer=2), owns, 0, fixed)[1]) == NONMEMBERS
 
@@ -201,9 +273,14 @@ def test_a_clients_own_test_examples_come_first_and_nobodys_last(noise, images):
     assert len(attacked_examples(SMALL, tested, 2, fixed)[1]) == 20  # nobody's non-members
     # What is stored as it was published is turned as the client's own examples are.
     turned = attacked_examples(
-        Config(queries=300), replace(images, nonmembers=images.nonmembers[:1], nonmember_owner=np.array([1])), 1, fixed
+        Config(queries=300),
+        replace(images, nonmembers=images.nonmembers[:1], nonmember_owner=np.array([1])),
+        1,
+        fixed,
     )
-    np.testing.assert_array_equal(turned[1].x, images.prepare(images.nonmembers.x[:1], np.array([35])))
+    np.testing.assert_array_equal(
+        turned[1].x, images.prepare(images.nonmembers.x[:1], np.array([35]))
+    )
 
 
 def test_data_that_serve_either_the_lessons_or_the_attack_are_refused(held, noise, narrow):
@@ -216,7 +293,9 @@ def test_data_that_serve_either_the_lessons_or_the_attack_are_refused(held, nois
         return replace(noise, nonmembers=noise.nonmembers[:size], nonmember_owner=np.full(size, -1))
 
     assert lacking(held) == lacking(of_nobody(20)) == ""
-    assert "has only 0 for client 0" in lacking(of_nobody(0)) and "has only 9 for client 0" in lacking(of_nobody(19))
+    assert "has only 0 for client 0" in lacking(
+        of_nobody(0)
+    ) and "has only 9 for client 0" in lacking(of_nobody(19))
     only_trainers = replace(held, nonmember_owner=np.zeros_like(held.nonmember_owner))
     assert "a client besides its trainer 0" in lacking(only_trainers)
     little = replace(held, offsets=np.array([0, 9, *held.offsets[2:]]))
@@ -224,10 +303,14 @@ def test_data_that_serve_either_the_lessons_or_the_attack_are_refused(held, nois
     assert lacking(little, SMALL.model_copy(update={"trainer": 1})) == ""
 
 
-@pytest.mark.parametrize(("clients", "trainer", "field"), [(3, 3, "trainer"), (1, 0, ""), (3, 2, None), (2, 0, None)])
+@pytest.mark.parametrize(
+    ("clients", "trainer", "field"), [(3, 3, "trainer"), (1, 0, ""), (3, 2, None), (2, 0, None)]
+)
 def test_a_trainer_and_somebody_else_must_be_there(clients, trainer, field):
     run = SimpleNamespace(data=SimpleNamespace(config=SimpleNamespace(clients=clients)))
-    assert [key for key, _ in whitebox_mia.problems(Config(trainer=trainer), run)] == ([] if field is None else [field])
+    assert [key for key, _ in whitebox_mia.problems(Config(trainer=trainer), run)] == (
+        [] if field is None else [field]
+    )
 
 
 def test_cosines_are_those_of_autograd_example_by_example(noise, narrow):
@@ -244,5 +327,7 @@ def test_cosines_are_those_of_autograd_example_by_example(noise, narrow):
         for m in range(3):
             pieces = narrow.layout.views(torch.from_numpy(updates[m])).values()
             pairs = zip(gradients, pieces, strict=True)
-            theirs = [float(torch.cosine_similarity(-g.ravel(), u.ravel(), dim=0)) for g, u in pairs]
+            theirs = [
+                float(torch.cosine_similarity(-g.ravel(), u.ravel(), dim=0)) for g, u in pairs
+            ]
             np.testing.assert_allclose(got[n, m], theirs, atol=1e-5)

@@ -1,4 +1,6 @@
-"""The benchmarks are scripts, not a package: their folders are searched last, as they are when the scripts run."""
+"""The benchmarks are scripts, not a package: their folders are searched last, as they are when
+the scripts run.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The comparison: whose turn it is, medians, ratios and targets, against answers by hand. Nothing is trained here."""
+"""The comparison: whose turn it is, medians, ratios and targets, against answers by hand.
+
+Nothing is trained here.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,16 @@ MIB = 2**20
 
 
 class Scripted:
-    """A contender whose rounds take the given seconds; None is a round that it does not survive. Only it may be awake then."""
+    """A contender whose rounds take the given seconds; None is a round that it does not survive.
+
+    Only it may be awake then.
+    """
 
     awake: ClassVar[set[Scripted]] = set()
 
-    def __init__(self, name: str, seconds: Sequence[float | None], asked: list[str] | None = None) -> None:
+    def __init__(
+        self, name: str, seconds: Sequence[float | None], asked: list[str] | None = None
+    ) -> None:
         self.name, self.left, self.asked = name, list(seconds), [] if asked is None else asked
         self.wake()
 
@@ -45,7 +53,9 @@ class Scripted:
 
 
 def test_the_warm_up_round_does_not_count_and_where_every_turn_is_one_round_nothing_is_said_of_pauses():
-    measured = comparison.interleaved([Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], laps=3)
+    measured = comparison.interleaved(
+        [Scripted("fedpriv", [9, 1, 2, 3]), Scripted("bare", [99, 4, 5, 6])], laps=3
+    )
     assert measured.seconds == {"fedpriv": [1, 2, 3], "bare": [4, 5, 6]}
     assert measured.parts == {"fedpriv": [{"train": 0.5}, {"train": 1}, {"train": 1.5}]}
     assert measured.singles["fedpriv"] == [[1], [2], [3]]
@@ -58,7 +68,9 @@ def test_short_rounds_fill_a_turn_and_the_first_does_not_count():
     assert measured.singles == {"fedpriv": [[5], [1.0, 0.5, 0.25, 0.75]], "bare": [[2.0], [3.0]]}
     assert measured.seconds == {"fedpriv": [5, 0.5], "bare": [2, 3]}
     assert measured.parts == {"fedpriv": [{"train": 2.5}, {"train": 0.25}]}
-    assert (comparison.after_a_pause(measured) or "").endswith("bare 2.500 s, fedpriv 3.000 s"), "medians of the firsts"
+    assert (comparison.after_a_pause(measured) or "").endswith("bare 2.500 s, fedpriv 3.000 s"), (
+        "medians of the firsts"
+    )
 
 
 def test_each_lap_asks_everybody_once_and_another_first():
@@ -69,30 +81,69 @@ def test_each_lap_asks_everybody_once_and_another_first():
 
 @pytest.mark.parametrize("rounds", [[9, 3, 0.5, None], [9, None], [None]])
 def test_who_fails_is_left_out_with_all_that_he_did_and_the_others_go_on(rounds):
-    measured = comparison.interleaved([Scripted("fedpriv", rounds), Scripted("bare", [9, 2, 2])], laps=2, at_least=2)
-    assert [set(found) for found in (measured.seconds, measured.parts, measured.singles)] == [{"bare"}, set(), {"bare"}]
+    measured = comparison.interleaved(
+        [Scripted("fedpriv", rounds), Scripted("bare", [9, 2, 2])], laps=2, at_least=2
+    )
+    assert [set(found) for found in (measured.seconds, measured.parts, measured.singles)] == [
+        {"bare"},
+        set(),
+        {"bare"},
+    ]
     assert measured.failed == {"fedpriv": "fedpriv ended"}
     assert not Scripted.awake
 
 
 def test_ratios_are_those_of_the_medians_their_spread_that_of_the_laps_and_targets_are_judged():
-    seconds = {"fedpriv": [1.0, 2.0, 4.0], "bare": [4.0, 2.5, 2.0], "flower": [10.0, 30.0, 20.0], "mine": [4.0] * 3}
-    targets = {"bare": Target(at_most=0.8), "flower": Target(faster=10.01), "pfl": Target(faster=2), "away": Target(1)}
+    seconds = {
+        "fedpriv": [1.0, 2.0, 4.0],
+        "bare": [4.0, 2.5, 2.0],
+        "flower": [10.0, 30.0, 20.0],
+        "mine": [4.0] * 3,
+    }
+    targets = {
+        "bare": Target(at_most=0.8),
+        "flower": Target(faster=10.01),
+        "pfl": Target(faster=2),
+        "away": Target(1),
+    }
     rows = comparison.rows(comparison.Measured(seconds, failed={"pfl": "no uv"}), targets)
     by_name = {row["contender"]: row for row in rows}
     ours, bare, flower = (by_name[name] for name in ("fedpriv", "bare", "flower"))
-    assert (ours["seconds"], ours["fastest"], ours["slowest"], ours["ratio"], ours["met"]) == (2, 1, 4, None, None)
+    assert (ours["seconds"], ours["fastest"], ours["slowest"], ours["ratio"], ours["met"]) == (
+        2,
+        1,
+        4,
+        None,
+        None,
+    )
     assert (bare["ratio"], bare["lowest"], bare["highest"]) == (2.0 / 2.5, 0.25, 2.0)
     assert (flower["ratio"], flower["lowest"], flower["highest"]) == (10.0, 5.0, 15.0)
     verdicts = {name: row["met"] for name, row in by_name.items()}
-    assert verdicts == {"fedpriv": None, "bare": True, "flower": False, "mine": None, "pfl": "no uv", "away": "not run"}
-    lines = {line.split()[0]: " ".join(line.split()) for line in comparison.table("title", rows).splitlines()}
+    assert verdicts == {
+        "fedpriv": None,
+        "bare": True,
+        "flower": False,
+        "mine": None,
+        "pfl": "no uv",
+        "away": "not run",
+    }
+    lines = {
+        line.split()[0]: " ".join(line.split())
+        for line in comparison.table("title", rows).splitlines()
+    }
     assert lines["bare"] == "bare 2.500 0.80 0.25 to 2.00 at most 0.8 of its time met"
-    assert lines["flower"] == "flower 20.000 10.00 x faster 5.00 to 15.00 at least 10.01 x faster missed"
+    assert (
+        lines["flower"]
+        == "flower 20.000 10.00 x faster 5.00 to 15.00 at least 10.01 x faster missed"
+    )
 
 
 def test_the_parts_of_our_round_are_medians_with_the_longest_first():
-    parts = [{"train": 3.0, "example": 0.1}, {"train": 1.0, "example": 0.3}, {"train": 2.0, "example": 0.2}]
+    parts = [
+        {"train": 3.0, "example": 0.1},
+        {"train": 1.0, "example": 0.3},
+        {"train": 2.0, "example": 0.2},
+    ]
     assert comparison.shares(parts) == "train 2.000 s, example 0.200 s"
 
 
@@ -115,7 +166,11 @@ def test_files_hold_the_rows_and_every_round(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "clients", "examples", "shape"),
-    [("digits", 200, 12_800, (1, 8, 8)), ("mnist", 40, 10_240, (1, 28, 28)), ("har", 30, None, (9, 128))],
+    [
+        ("digits", 200, 12_800, (1, 8, 8)),
+        ("mnist", 40, 10_240, (1, 28, 28)),
+        ("har", 30, None, (9, 128)),
+    ],
 )
 def test_workloads_have_the_clients_and_examples_of_their_titles(name, clients, examples, shape):
     workload = WORKLOADS[name]
@@ -145,7 +200,9 @@ def test_every_start_of_a_workload_is_the_same():
         ((1.0, 4.0), (0, 65 * MIB), 1),
     ],
 )
-def test_scaling_allows_fifteen_percent_and_the_examples_with_64_mib(seconds, memory_held, code, capsys):
+def test_scaling_allows_fifteen_percent_and_the_examples_with_64_mib(
+    seconds, memory_held, code, capsys
+):
     assert scaling.verdict((50, 200), seconds, memory_held, (10, 40)) == code
     assert ("missed" in capsys.readouterr().out) == bool(code)
 

@@ -1,4 +1,6 @@
-"""The contenders: they do the same work, and the coordinator can talk to them and be rid of them. No peer is installed."""
+"""The contenders: they do the same work, and the coordinator can talk to them and be rid of
+them. No peer is installed.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,14 @@ def work_of(network: str, **changes: object) -> tuple[Work, ClientExamples]:
 
 
 def averaged(work: Work, examples: ClientExamples) -> dict[str, np.ndarray]:
-    """The weights after a round, by hand: the mean, by examples, of one gradient step on each client's examples."""
+    """The weights after a round, by hand: the mean, by examples, of one gradient step on each
+    client's examples.
+    """
     module = networks.build(work.network, examples.x.shape[1:], work.classes).double()
-    start = {name: torch.from_numpy(a).double() for name, a in initial(work, examples.x.shape[1:]).items()}
+    start = {
+        name: torch.from_numpy(a).double()
+        for name, a in initial(work, examples.x.shape[1:]).items()
+    }
     total = {name: np.zeros(array.shape) for name, array in start.items()}
     for client in range(examples.clients):
         module.load_state_dict(start)
@@ -48,7 +55,9 @@ def averaged(work: Work, examples: ClientExamples) -> dict[str, np.ndarray]:
         module.zero_grad()
         cross_entropy(module(x.double()), y).backward()
         for name, parameter in module.named_parameters():
-            total[name] += len(y) / len(examples.y) * (parameter - work.lr * parameter.grad).detach().numpy()
+            total[name] += (
+                len(y) / len(examples.y) * (parameter - work.lr * parameter.grad).detach().numpy()
+            )
     return total
 
 
@@ -64,7 +73,9 @@ def test_plain_networks_are_fedprivs(name):
     plain = networks.build(work.network, shape, work.classes)
     plain.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
     x = np.random.default_rng(0).random((5, *shape), np.float32)
-    np.testing.assert_allclose(ours.logits(x), plain(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        ours.logits(x), plain(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-6
+    )
     assert run.training.config.precision == work.precision
     assert sum(array.size for array in arrays.values()) == ours.layout.size
 
@@ -77,7 +88,9 @@ def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path):
     trial.state.models = [fedpriv_trial.flattened(initial(work, examples.x.shape[1:]))]
     clock = fedpriv_trial.Clock(trial.rounds)
     trial.advance()
-    for found, wanted in zip(trial.rounds.arrays().values(), averaged(work, examples).values(), strict=True):
+    for found, wanted in zip(
+        trial.rounds.arrays().values(), averaged(work, examples).values(), strict=True
+    ):
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=1e-5)
     assert clock.taken()["train"] > 0
     assert clock.taken() == {}
@@ -88,10 +101,17 @@ def test_a_plain_step_is_the_same_in_either_memory_format(channels_last):
     work, examples = work_of("mnist_cnn")
     alone = ClientExamples(examples.x[:3], examples.y[:3], np.array([0, 3]))
     training = PlainTraining(work, alone, channels_last)
-    training.load({name: torch.from_numpy(array) for name, array in initial(work, SHAPES["mnist_cnn"]).items()})
+    training.load(
+        {
+            name: torch.from_numpy(array)
+            for name, array in initial(work, SHAPES["mnist_cnn"]).items()
+        }
+    )
     assert training.train(0) == 3
     for name, wanted in averaged(work, alone).items():
-        np.testing.assert_allclose(dict(training.module.named_parameters())[name].detach(), wanted, atol=1e-5)
+        np.testing.assert_allclose(
+            dict(training.module.named_parameters())[name].detach(), wanted, atol=1e-5
+        )
     kernel = training.module[3].weight
     assert kernel.is_contiguous(memory_format=torch.channels_last) == channels_last
 
@@ -115,7 +135,10 @@ def scripted(tmp_path: Path, body: str) -> Contender:
 
 
 def test_what_libraries_print_disturbs_no_answer_and_its_last_words_are_told(tmp_path):
-    body = "def round_(_):\n    os.system('echo more')\n    print('noise', flush=True)\n    return {'parts': 1}\n"
+    body = (
+        "def round_(_):\n    os.system('echo more')\n    print('noise', flush=True)\n    return "
+        "{'parts': 1}\n"
+    )
     with scripted(tmp_path, body) as contender:
         assert contender.ready().ask("round")[1] == {"parts": 1}
         contender.process.terminate()
@@ -135,7 +158,9 @@ def comes_to(process: psutil.Process, *statuses: str) -> bool:
     return False
 
 
-def test_who_is_halted_stands_still_with_all_that_it_started_and_stopping_leaves_none_behind(tmp_path):
+def test_who_is_halted_stands_still_with_all_that_it_started_and_stopping_leaves_none_behind(
+    tmp_path,
+):
     body = (
         "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
         "def round_(_):\n    return {'child': child.pid}"
@@ -153,7 +178,8 @@ def test_who_is_halted_stands_still_with_all_that_it_started_and_stopping_leaves
 
 def test_memory_of_a_process_is_that_which_it_holds():
     before = machine.resident([os.getpid()])
-    # Pages of its own: what this process has freed before may be kept, and an array that fits there adds nothing.
+    # Pages of its own: what this process has freed before may be kept, and an array that fits there
+    # adds nothing.
     pages = mmap.mmap(-1, 64_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     held = np.frombuffer(pages, np.float64)
     held[:] = 1

@@ -1,7 +1,9 @@
-"""Every component of every slot gives the same bytes whoever does its work: 1, 2 and 5 actors, a client to each, any order.
+"""Every component of every slot gives the same bytes whoever does its work: 1, 2 and 5 actors, a
+client to each, any order.
 
-One finds no cache, two find all that it left there and train what follows, and five find half of it and train the rest.
-An actor is a session with a network of its own, which holds whatever its last job left there.
+One finds no cache, two find all that it left there and train what follows, and five find half of it
+and train the rest. An actor is a session with a network of its own, which holds whatever its last
+job left there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "pri
 
 
 def backends(slot: Any, name: str) -> list[str]:
-    """Those that the component can be run with, if it says how clients train; ``vmap`` is all of a block at once."""
+    """Those that the component can be run with, if it says how clients train; ``vmap`` is all of
+    a block at once.
+    """
     module = module_of(slot.key, name)
     able = {
         "model": lambda: not (module.BATCH_NORM or module.RANDOM),
@@ -40,7 +44,13 @@ def backends(slot: Any, name: str) -> list[str]:
 
 
 # By default, a network trains in the way that its runs take, and all attacks in one.
-LONG = {("vgg", "loop"), ("femnist_cnn", "vmap"), ("hu_cnn", "vmap"), ("femnist_net", "loop"), ("", "vmap")}
+LONG = {
+    ("vgg", "loop"),
+    ("femnist_cnn", "vmap"),
+    ("hu_cnn", "vmap"),
+    ("femnist_net", "loop"),
+    ("", "vmap"),
+}
 CASES = [
     pytest.param(
         slot,
@@ -53,7 +63,9 @@ CASES = [
     if slot.key in WORKED_ON
     for backend in backends(slot, name)
 ] + [
-    pytest.param(None, "", one, id=f"attacks-{one}", marks=pytest.mark.slow if ("", one) in LONG else ())
+    pytest.param(
+        None, "", one, id=f"attacks-{one}", marks=pytest.mark.slow if ("", one) in LONG else ()
+    )
     for one in ("loop", "vmap")
 ]
 
@@ -64,7 +76,9 @@ class Actors(LocalClients):
     def __init__(self, actors: int, run: Run, data: Federation) -> None:
         super().__init__()
         self.rng = np.random.default_rng(actors)
-        self.sessions = [Session(run, data, Network(run.model, data.shape, data.classes)) for _ in range(actors)]
+        self.sessions = [
+            Session(run, data, Network(run.model, data.shape, data.classes)) for _ in range(actors)
+        ]
         self.served: set[int] = set()
 
     def run(self, setup: Any, jobs: Sequence[Job]) -> list[Any]:
@@ -83,7 +97,9 @@ def pictures() -> Federation:
     rng = np.random.default_rng(0)
 
     def drawn(count: int) -> Examples:
-        return Examples(rng.random((count, 3, 32, 32), dtype=np.float32), rng.integers(0, 10, count))
+        return Examples(
+            rng.random((count, 3, 32, 32), dtype=np.float32), rng.integers(0, 10, count)
+        )
 
     owners = np.repeat(np.arange(6), 2)
     return replace(
@@ -102,17 +118,25 @@ def pictures() -> Federation:
 
 @pytest.mark.parametrize(("slot", "name", "backend"), CASES)
 def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, monkeypatch, slot, name, backend):
-    monkeypatch.setattr("orchestrator.trial.client_actors.ENTRY_SECONDS", -1e9)  # whatever is trained is kept
+    monkeypatch.setattr(
+        "orchestrator.trial.client_actors.ENTRY_SECONDS", -1e9
+    )  # whatever is trained is kept
     run, data = described(slot, name), digits()
     given = run["training"] if isinstance(run["training"], dict) else {"name": run["training"]}
-    run["training"] = {"lr": 0.1, "epochs": 1, "batch_size": 8} | given | {"clients_per_job": 1}  # a client to a job
+    run["training"] = (
+        {"lr": 0.1, "epochs": 1, "batch_size": 8} | given | {"clients_per_job": 1}
+    )  # a client to a job
     if name != "dp_sgd":
         run["training"]["backend"] = backend
     if slot is None:
-        # Attacks on choices do no work on actors, and need several models, which client inference refuses.
-        # Nor do attacks that ask for a table.
-        alike = [one for one, module in components("attacks").items() if module.KINDS != ("choices",)]
-        run["attacks"] = [attack(one) for one in alike if suited(run | {"attacks": [attack(one)]}) is data]
+        # Attacks on choices do no work on actors, and need several models, which client inference
+        # refuses. Nor do attacks that ask for a table.
+        alike = [
+            one for one, module in components("attacks").items() if module.KINDS != ("choices",)
+        ]
+        run["attacks"] = [
+            attack(one) for one in alike if suited(run | {"attacks": [attack(one)]}) is data
+        ]
     elif slot.key == "model":
         data = pictures()
     if run["model"] != described()["model"]:  # a large one

@@ -1,4 +1,6 @@
-"""`fedpriv check` finds real mistakes in a component, one line for each check, and passes what is right."""
+"""`fedpriv check` finds real mistakes in a component, one line for each check, and passes what
+is right.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ CONTENTS = {
 def checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], slot: str, *changes: tuple[str, str]
 ) -> tuple[int, str]:
-    """The exit code of the check of a component in which pieces of text are replaced, and what it printed."""
+    """The exit code of the check of a component in which pieces of text are replaced, and what
+    it printed.
+    """
     content = CONTENTS[slot]
     for right, wrong in changes:
         assert right in content
@@ -147,42 +151,180 @@ TWICE = "a component must not change its arguments in place"
 PARAMETERS = "apply must return parameters [d] in float32, got "
 NOISE = "release does not add the noise that it is given"
 LEAK = "are training examples of clients"
-# What is wrong, several things at once where one does not hide the other: the text, what stands there instead, what is said.
+# What is wrong, several things at once where one does not hide the other: the text, what stands
+# there instead, what is said.
 MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
-    ("aggregation", [
-        ("ge=0, le=2, ", "", "the number scale needs a range"),
-        (', description="factor of the mean update"', "", "the field scale needs a description of one line"),
-        ('    """Equal weights [clients]."""\n', "", "weigh has no docstring"),
-        ('{"step_length": float', '{"stride": float', "the metric stride is not declared in METRICS"),
-    ]),
-    ("aggregation", [
-        (".astype(np.float32), state", ", state", f"{PARAMETERS}float64 [6]"),
-        ("), state, {", '), {"more": step}, {', "apply must leave the state's names, types and shapes"),
-    ]),
-    ("aggregation", [("weigh(config, examples)", "weigh(config, sizes)", "weigh(config, sizes) must be weigh(config, exampl")]),
-    ("aggregation", [("def apply", "def aggregate", "defines no apply(config, state, params, received)")]),
-    ("aggregation", [('NEEDS = "mean"', 'NEEDS = "all"', "NEEDS is 'all': input should be 'mean' or 'updates'")]),
+    (
+        "aggregation",
+        [
+            ("ge=0, le=2, ", "", "the number scale needs a range"),
+            (
+                ', description="factor of the mean update"',
+                "",
+                "the field scale needs a description of one line",
+            ),
+            ('    """Equal weights [clients]."""\n', "", "weigh has no docstring"),
+            (
+                '{"step_length": float',
+                '{"stride": float',
+                "the metric stride is not declared in METRICS",
+            ),
+        ],
+    ),
+    (
+        "aggregation",
+        [
+            (".astype(np.float32), state", ", state", f"{PARAMETERS}float64 [6]"),
+            (
+                "), state, {",
+                '), {"more": step}, {',
+                "apply must leave the state's names, types and shapes",
+            ),
+        ],
+    ),
+    (
+        "aggregation",
+        [
+            (
+                "weigh(config, examples)",
+                "weigh(config, sizes)",
+                "weigh(config, sizes) must be weigh(config, exampl",
+            )
+        ],
+    ),
+    (
+        "aggregation",
+        [("def apply", "def aggregate", "defines no apply(config, state, params, received)")],
+    ),
+    (
+        "aggregation",
+        [
+            (
+                'NEEDS = "mean"',
+                'NEEDS = "all"',
+                "NEEDS is 'all': input should be 'mean' or 'updates'",
+            )
+        ],
+    ),
     ("aggregation", [(STEP, "step = received.mean * np.random.rand()", BYTES)]),
     ("aggregation", [(STEP, "received.mean[:] *= 2\n    step = received.mean", TWICE)]),
-    ("aggregation", [("np.ones(len(examples))", "-np.ones(len(examples))", "weigh must return a positive weight for each")]),
-    ("attacks", [("measures=found", "measures=()", "it has measures after the rounds [] and is due after [1, 2]")]),
+    (
+        "aggregation",
+        [
+            (
+                "np.ones(len(examples))",
+                "-np.ones(len(examples))",
+                "weigh must return a positive weight for each",
+            )
+        ],
+    ),
+    (
+        "attacks",
+        [
+            (
+                "measures=found",
+                "measures=()",
+                "it has measures after the rounds [] and is due after [1, 2]",
+            )
+        ],
+    ),
     # The line is the component's own, though the standard library has raised it.
-    ("attacks", [('seen.observed["norm"]', '__import__("os").environ["norms"]', "failed with KeyError: 'norms' (mine.py, ")]),
-    ("model", [(", classes))", ", classes + 1))", "the outputs for 2 examples of 7 classes have shape (2, 8) and must h")]),
-    ("model", [("classes))", "classes), nn.Softmax(1))", "the outputs of every example are positive and add up to 1")]),
-    ("model", [("CONVOLUTIONAL = False", "CONVOLUTIONAL = True", "CONVOLUTIONAL is True, but it has not such layers")]),
-    ("privacy", [
-        ("sd * noise.take()", "sd * 0 * noise.take()", NOISE),
-        ('    """Clip and noise."""\n\n', "", "Config has no docstring"),  # which does not hide what matters
-    ]),
-    ("privacy", [("sd * noise.take()", "sd * np.random.default_rng(0).normal(size=len(params))", NOISE)]),
-    ("privacy", [("weights.max()\n", "weights.max() / 2\n", "event states noise of 1.5 times what one client can move")]),
+    (
+        "attacks",
+        [
+            (
+                'seen.observed["norm"]',
+                '__import__("os").environ["norms"]',
+                "failed with KeyError: 'norms' (mine.py, ",
+            )
+        ],
+    ),
+    (
+        "model",
+        [
+            (
+                ", classes))",
+                ", classes + 1))",
+                "the outputs for 2 examples of 7 classes have shape (2, 8) and must h",
+            )
+        ],
+    ),
+    (
+        "model",
+        [
+            (
+                "classes))",
+                "classes), nn.Softmax(1))",
+                "the outputs of every example are positive and add up to 1",
+            )
+        ],
+    ),
+    (
+        "model",
+        [
+            (
+                "CONVOLUTIONAL = False",
+                "CONVOLUTIONAL = True",
+                "CONVOLUTIONAL is True, but it has not such layers",
+            )
+        ],
+    ),
+    (
+        "privacy",
+        [
+            ("sd * noise.take()", "sd * 0 * noise.take()", NOISE),
+            (
+                '    """Clip and noise."""\n\n',
+                "",
+                "Config has no docstring",
+            ),  # which does not hide what matters
+        ],
+    ),
+    (
+        "privacy",
+        [("sd * noise.take()", "sd * np.random.default_rng(0).normal(size=len(params))", NOISE)],
+    ),
+    (
+        "privacy",
+        [
+            (
+                "weights.max()\n",
+                "weights.max() / 2\n",
+                "event states noise of 1.5 times what one client can move",
+            )
+        ],
+    ),
     ("privacy", [("NOISY = True", "NOISY = False", "must be 0.5, and it is 0")]),
-    ("privacy", [
-        ("return np.where", "return np.ones(len(norms))\n    np.where", "bound does not return 0 for a norm that is NaN"),
-    ]),
-    ("data", [("np.arange(40) % 2", "(np.arange(40) % 2).astype(np.int32)", "train.y must be int64; it is int32")]),
-    ("data", [("rng.random((40, 3), np.float32)", "np.random.random((40, 3)).astype(np.float32)", "load gave other bytes")]),
+    (
+        "privacy",
+        [
+            (
+                "return np.where",
+                "return np.ones(len(norms))\n    np.where",
+                "bound does not return 0 for a norm that is NaN",
+            ),
+        ],
+    ),
+    (
+        "data",
+        [
+            (
+                "np.arange(40) % 2",
+                "(np.arange(40) % 2).astype(np.int32)",
+                "train.y must be int64; it is int32",
+            )
+        ],
+    ),
+    (
+        "data",
+        [
+            (
+                "rng.random((40, 3), np.float32)",
+                "np.random.random((40, 3)).astype(np.float32)",
+                "load gave other bytes",
+            )
+        ],
+    ),
     *(
         ("data.split", [("return made", f"return replace(made, {part}={given})", f"{said} {LEAK}")])
         for part, given, said in (
@@ -191,7 +333,7 @@ MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
             ("validation", "made.train[:5]", "5 of the 5 examples in validation"),
         )
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("slot", "mistakes"), MISTAKES)
@@ -231,18 +373,24 @@ def test_ours_are_checked_by_slot_and_splits_by_person_get_data_of_people(capsys
 
 def test_an_unknown_name_is_refused_with_the_nearest(capsys):
     assert main(["check", "fedmedain"]) == 2
-    assert "check: unknown component 'fedmedain'. Did you mean 'fedmedian'?" in capsys.readouterr().err
+    assert (
+        "check: unknown component 'fedmedain'. Did you mean 'fedmedian'?" in capsys.readouterr().err
+    )
 
 
 def test_a_data_set_that_is_not_here_is_said_to_be_unchecked(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FEDPRIV_DATA", str(tmp_path))
     assert main(["check", "femnist"]) == 0
-    assert "  skipped  loads the same valid examples twice (not checked: " in capsys.readouterr().out
+    assert (
+        "  skipped  loads the same valid examples twice (not checked: " in capsys.readouterr().out
+    )
 
 
 def test_what_needs_other_data_is_skipped_and_says_what(tmp_path, capsys):
     shortages = "return groups().shortages(groups().Config(), data_config, source)"
-    code, printed = checked(tmp_path, capsys, "data.split", (shortages, 'return ["mine needs words"]'))
+    code, printed = checked(
+        tmp_path, capsys, "data.split", (shortages, 'return ["mine needs words"]')
+    )
     assert code == 0 and "(needs other data: mine needs words" in printed, printed
 
 
@@ -265,7 +413,10 @@ def test_what_tables_lack_of_a_component_is_a_warning(tmp_path, capsys, slot, to
 NEEDS, NEW = 'NEEDS = "mean"', "\n\ndef begin("  # in front of it new functions stand
 MEAN = (NEEDS, f'{NEEDS}\nSENSITIVITY = "mean"')
 OF_ALL = (NEEDS, 'NEEDS = "updates"\nSENSITIVITY = "mean"')
-PLAIN = ("Field(0.5, ge=0, le=2", "Field(1.0, ge=1, le=10")  # a mean, if the scale stays at its default
+PLAIN = (
+    "Field(0.5, ge=0, le=2",
+    "Field(1.0, ge=1, le=10",
+)  # a mean, if the scale stays at its default
 CLIPPED = "received.scales[:, None] * received.updates"
 SIZES = ("np.ones(len(examples))", "examples.astype(float)")
 MOMENTUM = [
@@ -274,12 +425,22 @@ MOMENTUM = [
     (STEP, 'step = received.mean + 0.5 * state["v"]'),
 ]
 OF_FEDAVG = [
-    ("import Config as SlotConfig", "import Config as SlotConfig\nfrom algorithms.aggregation import fedavg"),
+    (
+        "import Config as SlotConfig",
+        "import Config as SlotConfig\nfrom algorithms.aggregation import fedavg",
+    ),
     ("Config(SlotConfig)", "Config(fedavg.Config)"),
 ]
 SCALED_IN_A_MODE = [
-    ("import Config as SlotConfig", "import Config as SlotConfig, read_when\nfrom typing import Literal"),
-    ("scale: float", 'mode: Literal["plain", "scaled"] = Field("plain", description="what to do")\n    scale: float'),
+    (
+        "import Config as SlotConfig",
+        "import Config as SlotConfig, read_when\nfrom typing import Literal",
+    ),
+    (
+        "scale: float",
+        'mode: Literal["plain", "scaled"] = Field("plain", description="what to do")\n    '
+        "scale: float",
+    ),
     (
         'Field(0.5, ge=0, le=2, description="factor of the mean update"',
         'Field(1.0, ge=1, le=10, description="factor", json_schema_extra=read_when(mode="scaled")',
@@ -298,47 +459,84 @@ def function(text: str) -> tuple[str, str]:
     ("changes", "fields", "said"),
     [
         ([MEAN, PLAIN], "scale: 10", 10),
-        ([MEAN, ("Field(0.5, ge=0, le=2", "Field(1, ge=0, le=1")], "scale: 0", 0),  # poisson rounds ask for all of it
+        (
+            [MEAN, ("Field(0.5, ge=0, le=2", "Field(1, ge=0, le=1")],
+            "scale: 0",
+            0,
+        ),  # poisson rounds ask for all of it
         ([MEAN, *SCALED_IN_A_MODE], "mode: scaled and scale: 10", 10),
         ([MEAN, *MOMENTUM], "the defaults", "the server's state v depends on updates"),
         ([MEAN, (STEP, "step = received.mean[::-1]")], "the defaults", 1),  # as far, and elsewhere
-        ([OF_ALL, SIZES, (STEP, f"step = ({CLIPPED}).mean(axis=0)")], "the defaults", 2),  # a third instead of a sixth
-        ([OF_ALL, (STEP, f"step = np.median({CLIPPED}, axis=0)")], "the defaults", None),
-        ([OF_ALL, (STEP, "step = received.updates.mean(axis=0)")], "the defaults", 2),  # clipping halves them
         (
-            [OF_ALL, function("def reweigh(config, received):\n    return received.norms / received.norms.sum(), {}"),
-             (STEP, "step = received.mean")],
-            "the defaults", None,
+            [OF_ALL, SIZES, (STEP, f"step = ({CLIPPED}).mean(axis=0)")],
+            "the defaults",
+            2,
+        ),  # a third instead of a sixth
+        ([OF_ALL, (STEP, f"step = np.median({CLIPPED}, axis=0)")], "the defaults", None),
+        (
+            [OF_ALL, (STEP, "step = received.updates.mean(axis=0)")],
+            "the defaults",
+            2,
+        ),  # clipping halves them
+        (
+            [
+                OF_ALL,
+                function(
+                    "def reweigh(config, received):\n    return received.norms / "
+                    "received.norms.sum(), {}"
+                ),
+                (STEP, "step = received.mean"),
+            ],
+            "the defaults",
+            None,
         ),
         (
             [MEAN, PLAIN, SIZES, function("def equal_weights(config):\n    return True")],
-            "the defaults", "equal_weights is True and weigh gives [10. 20. 30.]",
+            "the defaults",
+            "equal_weights is True and weigh gives [10. 20. 30.]",
         ),
     ],
-)  # fmt: skip
-def test_an_aggregation_that_is_not_the_mean_that_it_declares_is_found(tmp_path, capsys, changes, fields, said):
-    """``said`` is how much farther than the mean a client moves the model, if that is a round number, or another sentence."""
+)
+def test_an_aggregation_that_is_not_the_mean_that_it_declares_is_found(
+    tmp_path, capsys, changes, fields, said
+):
+    """``said`` is how much farther than the mean a client moves the model, if that is a round
+    number, or another sentence.
+    """
     code, printed = checked(tmp_path, capsys, "aggregation", *changes)
     assert code == 1 and "problems: 1, " in printed, printed
     (found,) = re.findall(r'SENSITIVITY is "mean", but with (.*)', printed)
-    assert found.replace(".0 ", " ").startswith(f"{fields} ")  # an early pydantic writes the ends of ranges as floats
+    assert found.replace(".0 ", " ").startswith(
+        f"{fields} "
+    )  # an early pydantic writes the ends of ranges as floats
     if isinstance(said, str):
         assert said in found
     else:
-        mean, model = map(float, re.search(r"moves the mean update by (\S+) moves the model by (\S+);", found).groups())
+        mean, model = map(
+            float,
+            re.search(r"moves the mean update by (\S+) moves the model by (\S+);", found).groups(),
+        )
         assert model == pytest.approx(said * mean, rel=0.01) if said is not None else mean > 0
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        [MEAN, function(
-            "def problems(config, run):\n"
-            '    return [("scale", "must be 1")] if run.privacy.name != "none" and config.scale != 1 else []'
-        )],
-        [function('def declarations(config):\n    return {"SENSITIVITY": "mean" if config.scale == 1 else None}')],
+        [
+            MEAN,
+            function(
+                "def problems(config, run):\n"
+                '    return [("scale", "must be 1")] if run.privacy.name != "none" and config.scale != 1 else []'
+            ),
+        ],
+        [
+            function(
+                'def declarations(config):\n    return {"SENSITIVITY": "mean" if '
+                "config.scale == 1 else None}"
+            )
+        ],
     ],
-)  # fmt: skip
+)
 def test_fields_under_which_no_run_has_an_epsilon_may_do_anything(tmp_path, capsys, changes):
     code, printed = checked(tmp_path, capsys, "aggregation", PLAIN, *changes)
     assert code == 0, printed
@@ -348,7 +546,10 @@ def test_fields_under_which_no_run_has_an_epsilon_may_do_anything(tmp_path, caps
     ("changes", "named"),
     [
         ([("config.scale *", "0.5 *")], ["scale"]),
-        ([("config.scale *", "(0.5 if received.mean.any() else config.scale) *")], []),  # in a round that no check has
+        (
+            [("config.scale *", "(0.5 if received.mean.any() else config.scale) *")],
+            [],
+        ),  # in a round that no check has
         (
             OF_FEDAVG,
             ["warm_start_epochs", "weights"],

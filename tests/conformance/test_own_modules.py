@@ -1,4 +1,6 @@
-"""Modules of one's own in a run: they learn, every attack works on them, and the bytes are the same whoever does the work."""
+"""Modules of one's own in a run: they learn, every attack works on them, and the bytes are the
+same whoever does the work.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def test_the_loss_falls(tmp_path, name):
 @pytest.mark.slow
 def test_torchvisions_resnet18_trains_on_color_images(tmp_path):
     """They shrink to a pixel, where a batch of one example could not be normalized."""
-    given = described(lr=0.05, drop_last=True) | {"model": "torchvision:resnet18", "rounds": 1, "attacks": []}
+    given = described(lr=0.05, drop_last=True) | {
+        "model": "torchvision:resnet18",
+        "rounds": 1,
+        "attacks": [],
+    }
     data = pictures()
     assert own_model.problem(resolve(given), data.shape, data.classes) is None
     trial = finished(inline_trial(given, tmp_path, data))
@@ -56,7 +62,9 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, name):
 def test_every_attack_works_on_them(tmp_path):
     names = list(components("attacks"))
     given = run_of("Encoder") | {"attacks": [attack(name) for name in names]}
-    measured = outputs(finished(inline_trial(given, tmp_path, example())))["attacks"].to_pydict()["attack"]
+    measured = outputs(finished(inline_trial(given, tmp_path, example())))["attacks"].to_pydict()[
+        "attack"
+    ]
     assert set(names) <= set(measured)
 
 

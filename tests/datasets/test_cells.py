@@ -18,10 +18,25 @@ DAYS = [date(2019, 1, 3) + timedelta(days=41 * i) for i in range(30)]
 @pytest.mark.parametrize(
     "form",
     [
-        "%d/%m/%Y", "%m/%d/%Y", "%m/%d/%y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d-%b-%y", "%b %d, %Y", "%d %B %Y",
-        "%B %Y", "%m/%Y", "%Y%m%d", "%d%m%Y", "%Y%m", "%d.%m.%Y 10:30", "%m/%d/%Y 4:05 PM", "%Y-%m-%dT00:00:00+02:00",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%m/%d/%y",
+        "%Y/%m/%d",
+        "%d.%m.%Y",
+        "%d-%m-%Y",
+        "%d-%b-%y",
+        "%b %d, %Y",
+        "%d %B %Y",
+        "%B %Y",
+        "%m/%Y",
+        "%Y%m%d",
+        "%d%m%Y",
+        "%Y%m",
+        "%d.%m.%Y 10:30",
+        "%m/%d/%Y 4:05 PM",
+        "%Y-%m-%dT00:00:00+02:00",
     ],
-)  # fmt: skip
+)
 def test_dates_in_any_usual_order_are_dates(form):
     texts = [*(day.strftime(form) for day in DAYS), None]
     assert _cells.meaning(pd.Series(texts)) == _cells.DATES
@@ -55,10 +70,22 @@ def test_what_texts_stand_for(texts, meaning):
 @pytest.mark.parametrize(
     "texts",
     [
-        ["m", "f"], ["1", "2", "3+"], ["2wd", "4wd"], ["2nd", "3rd"], ["p1", "p2"], ["1.2.3", "1.2.4"], ["may", "june"],
-        ["18-24", "25-30"], ["<=50K", ">50K"], ["1/2", "3/4"], ["C85", "B42"], ["Monday", "Friday"], ["A 2020", "B 2021"], [],
+        ["m", "f"],
+        ["1", "2", "3+"],
+        ["2wd", "4wd"],
+        ["2nd", "3rd"],
+        ["p1", "p2"],
+        ["1.2.3", "1.2.4"],
+        ["may", "june"],
+        ["18-24", "25-30"],
+        ["<=50K", ">50K"],
+        ["1/2", "3/4"],
+        ["C85", "B42"],
+        ["Monday", "Friday"],
+        ["A 2020", "B 2021"],
+        [],
     ],
-)  # fmt: skip
+)
 def test_names_stay_texts(texts):
     assert _cells.meaning(pd.Series(texts, dtype=object)) == ""
 
@@ -87,7 +114,9 @@ def test_numbers_with_signs_are_read_or_missing(texts, numbers):
 
 @given(st.lists(st.decimals(-(10**9), 10**9, places=2), min_size=1, max_size=20))
 def test_numbers_with_thousands_are_those_that_were_written(values):
-    """Whatever the signs, the numbers come back; the first has thousands, so that its comma and point cannot be exchanged."""
+    """Whatever the signs, the numbers come back; the first has thousands, so that its comma and
+    point cannot be exchanged.
+    """
     values = [1234567, *values]
     expected = [float(value) for value in values]
     english = pd.Series([f"{value:,.2f} $" for value in values])

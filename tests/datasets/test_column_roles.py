@@ -1,4 +1,6 @@
-"""Which columns of a table number its rows, name persons or say in which part of the data a row is."""
+"""Which columns of a table number its rows, name persons or say in which part of the data a row
+is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import pytest
 from datasets.sources import _column_roles as column_roles
 
 ROWS = 60
-ONCE = np.random.default_rng(0).permutation(900_000)[:ROWS] + 100_000  # another number in each row, in no order
+ONCE = (
+    np.random.default_rng(0).permutation(900_000)[:ROWS] + 100_000
+)  # another number in each row, in no order
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,9 @@ def test_numbers_of_rows_are_known_by_their_names(name, kind):
     assert column_roles.row_name(gap) == "it numbers the rows"
 
 
-@pytest.mark.parametrize("name", ["account balance", "patient_weight", "年収", "Größe", "%", "paid", "userAge"])
+@pytest.mark.parametrize(
+    "name", ["account balance", "patient_weight", "年収", "Größe", "%", "paid", "userAge"]
+)
 def test_other_names_are_no_numbers_of_rows(name):
     assert column_roles.row_name(pd.Series(ONCE, name=name)) == ""
     assert column_roles.row_name(pd.Series(ONCE, name="")) != ""

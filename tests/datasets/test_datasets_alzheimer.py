@@ -1,4 +1,6 @@
-"""Alzheimer MRI from small parquet files made here: read, absent, damaged, and fetched from a publisher that is played."""
+"""Alzheimer MRI from small parquet files made here: read, absent, damaged, and fetched from a
+publisher that is played.
+"""
 
 import io
 import sys
@@ -52,7 +54,9 @@ def test_images_and_labels_are_read_exactly(tmp_path, suffix):
 
 
 def test_what_is_absent_is_said_with_its_place_and_how_to_get_it(tmp_path):
-    sought = rf"looked for train-00000-of-00001\.parquet and test-.* in {tmp_path}/alzheimer_mri/data\. "
+    sought = (
+        rf"looked for train-00000-of-00001\.parquet and test-.* in {tmp_path}/alzheimer_mri/data\. "
+    )
     with pytest.raises(DataError, match=sought + r"Downloading is off\. Put the two parquet files"):
         load(tmp_path)
     written(tmp_path).unlink()
@@ -62,14 +66,18 @@ def test_what_is_absent_is_said_with_its_place_and_how_to_get_it(tmp_path):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """huggingface_hub as it would answer: ``.calls`` keeps what it was asked for, ``.answer`` is called with the folder."""
+    """huggingface_hub as it would answer: ``.calls`` keeps what it was asked for, ``.answer`` is
+    called with the folder.
+    """
     played = types.SimpleNamespace(calls=[], answer=lambda folder: None)
 
     def snapshot_download(repository, **asked):
         played.calls.append((repository, asked))
         played.answer(asked["local_dir"])
 
-    monkeypatch.setitem(sys.modules, "huggingface_hub", types.SimpleNamespace(snapshot_download=snapshot_download))
+    monkeypatch.setitem(
+        sys.modules, "huggingface_hub", types.SimpleNamespace(snapshot_download=snapshot_download)
+    )
     return played
 
 
@@ -78,12 +86,18 @@ def test_it_is_fetched_once_at_the_revision_asked_for(tmp_path, hub):
     for _ in range(2):
         assert load(tmp_path, download=True, revision="0" * 40).train.y.tolist() == LABELS
     ((repository, asked),) = hub.calls
-    assert (repository, asked["repo_type"], asked["revision"]) == ("Falah/Alzheimer_MRI", "dataset", "0" * 40)
+    assert (repository, asked["repo_type"], asked["revision"]) == (
+        "Falah/Alzheimer_MRI",
+        "dataset",
+        "0" * 40,
+    )
     assert asked["local_dir"] == tmp_path / "alzheimer_mri"
 
 
 def test_a_failed_download_is_said(tmp_path, hub, monkeypatch):
-    with pytest.raises(DataError, match=r"train-00000-of-00001\.parquet cannot be read: No such file"):
+    with pytest.raises(
+        DataError, match=r"train-00000-of-00001\.parquet cannot be read: No such file"
+    ):
         load(tmp_path, download=True)  # the hub says nothing and brings nothing
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(DataError, match=r"Downloading it failed .*pip install huggingface_hub"):
@@ -95,13 +109,24 @@ def test_a_failed_download_is_said(tmp_path, hub, monkeypatch):
     [
         ({"bytes": b"\x89PNG\r\n\x1a\n broken", "path": None}, "the image in row 2 cannot be read"),
         ({"bytes": None, "path": "a.jpg"}, "the image in row 2 cannot be read"),
-        (encoded(SLICES[0][:, :127]), r"row 2 cannot be read \(it has 127x128 pixels instead of 128x128\)"),
-        ({"bytes": encoded(SLICES[0], "JPEG")["bytes"][:3000], "path": None}, "row 2 cannot be read .*truncated"),
+        (
+            encoded(SLICES[0][:, :127]),
+            r"row 2 cannot be read \(it has 127x128 pixels instead of 128x128\)",
+        ),
+        (
+            {"bytes": encoded(SLICES[0], "JPEG")["bytes"][:3000], "path": None},
+            "row 2 cannot be read .*truncated",
+        ),
     ],
 )
 def test_an_image_that_cannot_be_used_is_named_with_file_and_row(tmp_path, bad, why):
     written(tmp_path)
-    path = write(tmp_path, "train", [encoded(SLICES[0]), encoded(SLICES[1]), bad, encoded(SLICES[3])], [0, 1, 2, 3])
+    path = write(
+        tmp_path,
+        "train",
+        [encoded(SLICES[0]), encoded(SLICES[1]), bad, encoded(SLICES[3])],
+        [0, 1, 2, 3],
+    )
     with pytest.raises(DataError, match=rf"{path} is damaged: .*{why}"):
         load(tmp_path)
 
@@ -111,7 +136,8 @@ def test_a_label_that_is_no_class_is_named_with_file_and_row(tmp_path, label):
     written(tmp_path)
     path = write(tmp_path, "test", [encoded(SLICES[0]), encoded(SLICES[1])], [1, label])
     with pytest.raises(
-        DataError, match=rf"{path} is damaged: the label in row 1 is .*; it must be an integer in 0\.\.3"
+        DataError,
+        match=rf"{path} is damaged: the label in row 1 is .*; it must be an integer in 0\.\.3",
     ):
         load(tmp_path)
 
@@ -123,5 +149,7 @@ def test_a_file_that_is_no_parquet_or_has_other_columns_is_named(tmp_path):
         with pytest.raises(DataError, match=rf"{path} is damaged"):
             load(tmp_path)
     pq.write_table(pa.table({"picture": [1], "label": [0]}), path)
-    with pytest.raises(DataError, match="is damaged: it has the columns picture, label and not image and label"):
+    with pytest.raises(
+        DataError, match="is damaged: it has the columns picture, label and not image and label"
+    ):
         load(tmp_path)

@@ -12,7 +12,9 @@ from datasets.sources import cifar10
 
 
 def python2_pickle(data: np.ndarray, labels: list[int]) -> bytes:
-    """What Python 2 wrote for {"data": uint8 [n, 3072], "labels": [...]}: strings are bytes, opcode by opcode."""
+    """What Python 2 wrote for {"data": uint8 [n, 3072], "labels": [...]}: strings are bytes,
+    opcode by opcode.
+    """
 
     def text(value: bytes) -> bytes:
         return b"U" + bytes([len(value)]) + value
@@ -20,16 +22,29 @@ def python2_pickle(data: np.ndarray, labels: list[int]) -> bytes:
     rows, columns = (b"J" + struct.pack("<i", size) for size in data.shape)
     raw = data.tobytes()
     array = (
-        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R(K\x01"
-        + rows + columns + b"\x86cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R(K\x03" + text(b"|")
-        + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T" + struct.pack("<i", len(raw)) + raw + b"tb"
-    )  # fmt: skip
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
+        + text(b"b")
+        + b"\x87R(K\x01"
+        + rows
+        + columns
+        + b"\x86cnumpy\ndtype\n"
+        + text(b"u1")
+        + b"K\x00K\x01\x87R(K\x03"
+        + text(b"|")
+        + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T"
+        + struct.pack("<i", len(raw))
+        + raw
+        + b"tb"
+    )
     numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
     return b"\x80\x02}(" + text(b"labels") + numbers + text(b"data") + array + b"u."
 
 
 def small_cifar(root, monkeypatch, layout: str) -> tuple[np.ndarray, np.ndarray]:
-    """Four images in each file of one version, with their own checksums. Returns all images and labels in order."""
+    """Four images in each file of one version, with their own checksums.
+
+    Returns all images and labels in order.
+    """
     x, y = np.random.default_rng(0).integers(0, 256, (24, 3, 32, 32), np.uint8), np.arange(24) % 10
     binary = layout == "BINARY"
     folder = root / ("cifar-10-batches-bin" if binary else "cifar-10-batches-py")
@@ -51,7 +66,11 @@ def test_both_versions_of_cifar_are_read(tmp_path, monkeypatch, layout):
     source = cifar10.load(cifar10.Config(), tmp_path, download=False)
     np.testing.assert_array_equal(np.concatenate([source.train.x, source.test.x]), x)
     np.testing.assert_array_equal(np.concatenate([source.train.y, source.test.y]), y)
-    assert len(source.test) == 4 and source.train.x.dtype == np.uint8 and source.train.y.dtype == np.int64
+    assert (
+        len(source.test) == 4
+        and source.train.x.dtype == np.uint8
+        and source.train.y.dtype == np.int64
+    )
     assert source.mean == (0.4914, 0.4822, 0.4465) and source.std == (0.2470, 0.2435, 0.2616)
 
 
@@ -65,7 +84,8 @@ def test_half_maps_black_to_minus_one_and_white_to_one(tmp_path, monkeypatch):
 
 def test_absent_cifar_names_both_places(tmp_path, monkeypatch):
     with pytest.raises(
-        DataError, match=r"cifar-10-batches-bin/data_batch_1\.bin and for .*cifar-10-batches-py/data_batch_1"
+        DataError,
+        match=r"cifar-10-batches-bin/data_batch_1\.bin and for .*cifar-10-batches-py/data_batch_1",
     ):
         cifar10.load(cifar10.Config(), tmp_path, download=False)
 
@@ -74,7 +94,9 @@ def test_an_incomplete_binary_version_gives_way_to_the_python_one(tmp_path, monk
     small_cifar(tmp_path, monkeypatch, "BINARY")
     x, _ = small_cifar(tmp_path, monkeypatch, "PYTHON")
     (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").unlink()
-    np.testing.assert_array_equal(cifar10.load(cifar10.Config(), tmp_path, download=False).test.x, x[20:])
+    np.testing.assert_array_equal(
+        cifar10.load(cifar10.Config(), tmp_path, download=False).test.x, x[20:]
+    )
 
 
 class Bomb:

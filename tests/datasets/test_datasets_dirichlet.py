@@ -9,7 +9,8 @@ from datasets.splits import dirichlet
 from datasets.splits.dirichlet import Config
 from tests.support.federations import numbers, streams
 
-# Client sizes on CIFAR-10 that the code released with Zhao et al. 2025 gives with seed 42, by alpha and algorithm.
+# Client sizes on CIFAR-10 that the code released with Zhao et al. 2025 gives with seed 42, by alpha
+# and algorithm.
 PUBLISHED = {
     (0.5, "capped"): [1445, 3878, 1859, 2005, 2265, 2836, 2893, 4058, 2610, 1354],
     (0.5, "plain"): [1514, 7161, 3506, 5590, 3170, 7311, 5876, 10871, 3317, 1682],
@@ -35,7 +36,9 @@ def dealt(config: Config, data=HELD_OUT, seed: int = 0, toy: Source | None = Non
 
 def mixtures(federation: Federation) -> np.ndarray:
     """[clients, classes] how many examples of each class each client has."""
-    return np.array([np.bincount(federation.client(i).y, minlength=5) for i in range(federation.clients)])
+    return np.array(
+        [np.bincount(federation.client(i).y, minlength=5) for i in range(federation.clients)]
+    )
 
 
 # The released partition
@@ -64,7 +67,9 @@ def test_the_released_deal_is_replayed(alpha, algorithm):
     federation = dealt(config, data, toy=source(50_000, 10_000, classes=10))
     assert federation.sizes.tolist() == PUBLISHED[alpha, algorithm]
     assert len(federation.test) == 10_000 and (federation.test_owner == -1).all()
-    assert len(federation.nonmembers) == (50_000 - sum(federation.sizes) if algorithm == "capped" else 0)
+    assert len(federation.nonmembers) == (
+        50_000 - sum(federation.sizes) if algorithm == "capped" else 0
+    )
 
 
 @pytest.mark.parametrize("capped", [True, False])
@@ -74,7 +79,9 @@ def test_the_replay_is_that_of_the_recipe_example_by_example(capped, classes):
     config = Config(alpha=0.4, algorithm="capped" if capped else "plain", generator="numpy")
     federation = dealt(config, toy=toy, seed=capped)  # the run's streams are not asked
     expected = slowly(toy.train.y.tolist(), 4, 0.4, capped)
-    assert [sorted(numbers(federation.client(i))) for i in range(4)] == [sorted(rows) for rows in expected]
+    assert [sorted(numbers(federation.client(i))) for i in range(4)] == [
+        sorted(rows) for rows in expected
+    ]
 
 
 # The three algorithms
@@ -84,23 +91,32 @@ def test_a_class_of_fewer_examples_than_clients_is_not_lost():
     rng = np.random.default_rng(0)
     given = dirichlet.shares(Config(alpha=100.0), 4, [np.arange(3), np.arange(3, 103)], rng)
     assert [sum(rows < 3) for rows in given] == [1, 1, 1, 0]
-    assert [sum(rows >= 3) for rows in given] == [len(rows[rows >= 3]) for rows in given] and max(map(len, given)) <= 26
+    assert [sum(rows >= 3) for rows in given] == [len(rows[rows >= 3]) for rows in given] and max(
+        map(len, given)
+    ) <= 26
 
 
 def test_a_large_alpha_deals_alike_and_a_small_one_whole_classes():
     alike = mixtures(dealt(Config(alpha=1e6, algorithm="plain")))
     assert np.abs(alike - 20).max() <= 1
-    apart = mixtures(dealt(Config(alpha=0.001, algorithm="fedml", min_size=1), HeldOutConfig(clients=2)))
+    apart = mixtures(
+        dealt(Config(alpha=0.001, algorithm="fedml", min_size=1), HeldOutConfig(clients=2))
+    )
     assert np.isin(apart, [0, 1, 79, 80]).all()
 
 
 def test_fedml_gives_no_further_class_to_who_has_an_equal_part():
-    """Before each class, who holds an equal part or more, gets nothing of it: not even what rounding leaves over."""
+    """Before each class, who holds an equal part or more, gets nothing of it: not even what
+    rounding leaves over.
+    """
     by_class = [np.arange(60 * c, 60 * c + 60) for c in range(6)]
     stopped = 0
     for seed in range(30):
         given = dirichlet.shares(
-            Config(alpha=0.3, algorithm="fedml", min_size=1), 4, by_class, np.random.default_rng(seed)
+            Config(alpha=0.3, algorithm="fedml", min_size=1),
+            4,
+            by_class,
+            np.random.default_rng(seed),
         )
         assert sorted(np.concatenate(given).tolist()) == list(range(360))
         of_class = np.array([np.bincount(rows // 60, minlength=6) for rows in given])
@@ -115,7 +131,9 @@ def test_fedml_deals_until_everybody_has_enough_or_says_that_it_comes_to_no_end(
         config = Config(algorithm="fedml", min_size=min_size)
         assert min(dealt(config, seed=seed).sizes.min() for seed in range(5)) >= min_size
     monkeypatch.setattr(dirichlet, "ATTEMPTS", 20)
-    with pytest.raises(DataError, match=r"data\.split\.min_size: 20 draws with alpha 0\.001 left some of 4 clients"):
+    with pytest.raises(
+        DataError, match=r"data\.split\.min_size: 20 draws with alpha 0\.001 left some of 4 clients"
+    ):
         dealt(Config(algorithm="fedml", alpha=0.001, min_size=100))
 
 
@@ -134,21 +152,32 @@ def test_with_held_out_examples_the_published_test_set_measures():
 
 
 def test_what_rounding_leaves_over_is_no_set_of_non_members():
-    federation = dealt(Config(algorithm="plain", generator="numpy"), HeldOutConfig(clients=7, split_seed=1))
+    federation = dealt(
+        Config(algorithm="plain", generator="numpy"), HeldOutConfig(clients=7, split_seed=1)
+    )
     assert 0 < 400 - len(federation.train) < 10
     assert len(federation.nonmembers) == 0
 
 
 def test_with_a_shared_test_set_all_is_as_for_other_splits():
     federation = dealt(Config(), SHARED)
-    assert (len(federation.test), len(federation.nonmembers), len(federation.shadow)) == (30, 40, 60)
+    assert (len(federation.test), len(federation.nonmembers), len(federation.shadow)) == (
+        30,
+        40,
+        60,
+    )
     other = dealt(Config(alpha=5.0, algorithm="plain"), SHARED.model_copy(update={"clients": 9}))
-    assert numbers(other.shadow) == numbers(federation.shadow) and numbers(other.test) == numbers(federation.test)
+    assert numbers(other.shadow) == numbers(federation.shadow) and numbers(other.test) == numbers(
+        federation.test
+    )
 
 
 def test_a_limit_keeps_a_clients_mixture():
     whole = dealt(Config(alpha=5.0, algorithm="plain"))
-    part = dealt(Config(alpha=5.0, algorithm="plain"), HELD_OUT.model_copy(update={"examples_per_client": 40}))
+    part = dealt(
+        Config(alpha=5.0, algorithm="plain"),
+        HELD_OUT.model_copy(update={"examples_per_client": 40}),
+    )
     assert part.sizes.tolist() == [40] * 4
     for i in range(4):
         assert set(numbers(part.client(i))) <= set(numbers(whole.client(i)))
@@ -164,7 +193,8 @@ def test_a_client_that_is_dealt_nothing_is_refused(generator):
     config, data = Config(alpha=0.001, generator=generator), HeldOutConfig(clients=40, split_seed=3)
     problems = dirichlet.shortages(config, data, source())
     with pytest.raises(
-        DataError, match=r"data\.split\.alpha: .* 0\.001 and data\.split_seed 3 client \d+ gets no example"
+        DataError,
+        match=r"data\.split\.alpha: .* 0\.001 and data\.split_seed 3 client \d+ gets no example",
     ) as error:
         dirichlet.partition(config, data, source(), streams())
     assert problems == ([str(error.value)] if generator == "numpy" else [])
@@ -178,12 +208,32 @@ def held_out(**fields) -> HeldOutConfig:
     ("config", "data", "words"),
     [
         (Config(generator="numpy"), held_out(), "data.split_seed: must be given"),
-        (Config(nonmember_size=5), SHARED, "data.split.nonmember_size: this data set has data.nonmember_size"),
-        (Config(), held_out(clients=401), "data.clients: 401 clients of at least 1 each need more than the 400"),
-        (Config(algorithm="fedml"), held_out(clients=41), "data.clients: 41 clients of at least 10 each"),
+        (
+            Config(nonmember_size=5),
+            SHARED,
+            "data.split.nonmember_size: this data set has data.nonmember_size",
+        ),
+        (
+            Config(),
+            held_out(clients=401),
+            "data.clients: 401 clients of at least 1 each need more than the 400",
+        ),
+        (
+            Config(algorithm="fedml"),
+            held_out(clients=41),
+            "data.clients: 41 clients of at least 10 each",
+        ),
         (Config(), held_out(shadow_size=100), "data.shadow_size: 100 examples"),
-        (Config(nonmember_size=50), held_out(shadow_size=50), "data.split.nonmember_size: 50 examples"),
-        (Config(), SharedTestConfig(clients=4, shadow_size=401), "data.shadow_size: toy has 400 training examples"),
+        (
+            Config(nonmember_size=50),
+            held_out(shadow_size=50),
+            "data.split.nonmember_size: 50 examples",
+        ),
+        (
+            Config(),
+            SharedTestConfig(clients=4, shadow_size=401),
+            "data.shadow_size: toy has 400 training examples",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_refused(config, data, words):

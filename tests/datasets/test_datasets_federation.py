@@ -1,4 +1,6 @@
-"""The containers: numbering of examples, views, strengths for examples that belong to nobody, and the digest."""
+"""The containers: numbering of examples, views, strengths for examples that belong to nobody,
+and the digest.
+"""
 
 import dataclasses
 
@@ -15,7 +17,9 @@ def examples(n: int, start: int = 0) -> Examples:
 
 @pytest.fixture
 def federation() -> Federation:
-    """Three clients with 2, 3 and 1 examples; examples of clients 0 and 2 have strength 10 and 30, client 1 has 1, 2, 3."""
+    """Three clients with 2, 3 and 1 examples; examples of clients 0 and 2 have strength 10 and
+    30, client 1 has 1, 2, 3.
+    """
     train = examples(6)
     return Federation(
         name="toy",
@@ -56,8 +60,12 @@ def test_amounts_are_drawn_from_the_examples_of_the_client(federation):
     clients = np.repeat([2, 1, 0], 200)
     drawn = federation.draw_strengths(clients, np.random.default_rng(0))
     assert drawn.dtype == np.float32
-    assert set(drawn[:200]) == {30} and set(drawn[200:400]) == {1, 2, 3} and set(drawn[400:]) == {10}
-    np.testing.assert_array_equal(drawn, federation.draw_strengths(clients, np.random.default_rng(0)))
+    assert (
+        set(drawn[:200]) == {30} and set(drawn[200:400]) == {1, 2, 3} and set(drawn[400:]) == {10}
+    )
+    np.testing.assert_array_equal(
+        drawn, federation.draw_strengths(clients, np.random.default_rng(0))
+    )
 
 
 def test_the_digest_is_that_of_the_shadow_set_and_the_preparation(federation):

@@ -23,8 +23,16 @@ def characters(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def leaf_json(x: np.ndarray, y: np.ndarray, users: int = 2) -> str:
     """The images as LEAF writes them: pixels/255 in a list for each image, by user."""
     parts = {f"f{i:04d}": (x[i::users] / 255, y[i::users]) for i in range(users)}
-    data = {user: {"x": own.tolist(), "y": labels.tolist()} for user, (own, labels) in parts.items()}
-    return json.dumps({"users": list(parts), "num_samples": [len(x) for x, _ in parts.values()], "user_data": data})
+    data = {
+        user: {"x": own.tolist(), "y": labels.tolist()} for user, (own, labels) in parts.items()
+    }
+    return json.dumps(
+        {
+            "users": list(parts),
+            "num_samples": [len(x) for x, _ in parts.values()],
+            "user_data": data,
+        }
+    )
 
 
 def write_leaf(place, train, test=None) -> None:
@@ -37,7 +45,9 @@ def write_leaf(place, train, test=None) -> None:
 def write_parquet(path, images: np.ndarray, labels, column="label") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     stored = [encoded(image) for image in images.reshape(-1, 28, 28)]
-    pq.write_table(pa.table({"image": stored, column: labels, "writer_id": ["w"] * len(labels)}), path)
+    pq.write_table(
+        pa.table({"image": stored, column: labels, "writer_id": ["w"] * len(labels)}), path
+    )
 
 
 def load_femnist(root, **fields):
@@ -49,7 +59,11 @@ def test_leaf_files_are_read_exactly(tmp_path, place):
     (x, y), (test_x, test_y) = characters(9), characters(5, seed=1)
     write_leaf(tmp_path / place, (x, y), (test_x, test_y))
     source = load_femnist(tmp_path)
-    assert source.train.x.shape == (9, 1, 28, 28) and source.train.x.dtype == np.uint8 and source.classes == 62
+    assert (
+        source.train.x.shape == (9, 1, 28, 28)
+        and source.train.x.dtype == np.uint8
+        and source.classes == 62
+    )
     np.testing.assert_array_equal(source.train.x.reshape(9, 784), np.concatenate([x[::2], x[1::2]]))
     assert source.train.y.tolist() == [0, 2, 4, 6, 8, 1, 3, 5, 7]
     assert rows(source.test.x) == rows(test_x) and source.fill == 1.0
@@ -61,7 +75,10 @@ def test_leaf_files_are_read_exactly(tmp_path, place):
 def test_an_image_is_kept_once_and_rather_for_training(tmp_path):
     (x, y), (test_x, test_y) = characters(6), characters(4, seed=1)
     twice = np.concatenate([x, x[:2]]), np.concatenate([y, y[:2]])
-    leaked = np.concatenate([test_x, x[3:4], test_x[:1]]), np.concatenate([test_y, y[3:4], test_y[:1]])
+    leaked = (
+        np.concatenate([test_x, x[3:4], test_x[:1]]),
+        np.concatenate([test_y, y[3:4], test_y[:1]]),
+    )
     write_leaf(tmp_path / "femnist", twice, leaked)
     source = load_femnist(tmp_path)
     assert (len(source.train), len(source.test)) == (6, 4)
@@ -79,7 +96,10 @@ def test_inverting_gives_white_on_black(tmp_path):
 @pytest.mark.parametrize("column", ["label", "character"])
 def test_parquet_files_are_read(tmp_path, column):
     (x, y), (test_x, test_y) = characters(6), characters(3, seed=1)
-    for name, images, labels in (("train-00000-of-00001", x, y), ("test-00000-of-00001", test_x, test_y)):
+    for name, images, labels in (
+        ("train-00000-of-00001", x, y),
+        ("test-00000-of-00001", test_x, test_y),
+    ):
         write_parquet(tmp_path / "femnist" / "data" / f"{name}.parquet", images, labels, column)
     source = load_femnist(tmp_path)
     np.testing.assert_array_equal(source.train.x.reshape(6, 784), x)
@@ -96,7 +116,9 @@ def test_without_test_files_a_stratified_tenth_is_held_out(tmp_path):
 
 
 def test_absent_femnist_names_places_and_how_to_make_it(tmp_path):
-    with pytest.raises(DataError, match=r"train/\*\.json and train\*\.parquet in .*preprocess\.sh") as refused:
+    with pytest.raises(
+        DataError, match=r"train/\*\.json and train\*\.parquet in .*preprocess\.sh"
+    ) as refused:
         femnist.load(femnist.Config(), tmp_path)
     assert all(str(tmp_path / place) in str(refused.value) for place in femnist.PLACES)
 
@@ -111,8 +133,14 @@ def user(**changes) -> dict:
     [
         ("", "JSONDecodeError"),
         ({"users": ["a"], "user_data": {}}, "KeyError: 'a'"),
-        ({"users": ["a"], "user_data": {"a": user(x=[[0.5] * 783] * 2)}}, "784 pixels in 0..1 for each label"),
-        ({"users": ["a"], "user_data": {"a": user(x=[[float("nan")] * 784] * 2)}}, "784 pixels in 0..1 for each label"),
+        (
+            {"users": ["a"], "user_data": {"a": user(x=[[0.5] * 783] * 2)}},
+            "784 pixels in 0..1 for each label",
+        ),
+        (
+            {"users": ["a"], "user_data": {"a": user(x=[[float("nan")] * 784] * 2)}},
+            "784 pixels in 0..1 for each label",
+        ),
         ({"users": ["a"], "user_data": {"a": user(y=[0])}}, "784 pixels in 0..1 for each label"),
         ({"users": ["a"], "user_data": {"a": user(y=[0, 62])}}, "integers in 0..61"),
         ({"users": ["a"], "user_data": {"a": user(y=[0, 1.5])}}, "integers in 0..61"),

@@ -30,7 +30,9 @@ def test_a_download_has_a_time_limit_and_none_is_made_where_it_is_off():
         files.download("MNIST", fetch, "four files", "Put them there", allowed)
 
     download(True)
-    with pytest.raises(DataError, match=r"MNIST is absent: looked for four files\. Downloading is off\. Put them"):
+    with pytest.raises(
+        DataError, match=r"MNIST is absent: looked for four files\. Downloading is off\. Put them"
+    ):
         download(False)
     assert limits == [files.PATIENCE] and socket.getdefaulttimeout() == before
 
@@ -40,7 +42,10 @@ def test_a_download_has_a_time_limit_and_none_is_made_where_it_is_off():
     [
         (RuntimeError("Error downloading x:\nTried y"), "Error downloading x: Tried y"),
         (TimeoutError(), "TimeoutError"),
-        (urllib.error.URLError(socket.gaierror(-2, "Name or service not known")), "Name or service not known"),
+        (
+            urllib.error.URLError(socket.gaierror(-2, "Name or service not known")),
+            "Name or service not known",
+        ),
         (http.client.IncompleteRead(b""), "IncompleteRead"),
     ],
 )

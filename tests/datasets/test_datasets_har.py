@@ -28,7 +28,9 @@ def root(tmp_path) -> Path:
         folder = tmp_path / "UCI HAR Dataset" / part
         (folder / "Inertial Signals").mkdir(parents=True)
         (folder / f"y_{part}.txt").write_text("".join(f"{label} \n" for label in labels))
-        (folder / f"subject_{part}.txt").write_text("".join(f"{subject}\n" for subject in SUBJECTS[part]))
+        (folder / f"subject_{part}.txt").write_text(
+            "".join(f"{subject}\n" for subject in SUBJECTS[part])
+        )
         for channel, name in enumerate(CHANNELS):
             path = folder / "Inertial Signals" / f"{name}_{part}.txt"
             np.savetxt(path, signals(part)[:, channel], fmt="%16.7e", newline="\r\n")
@@ -51,23 +53,41 @@ def test_the_original_files_are_read(root):
 
 
 def test_absent_files_are_refused_with_a_remedy(root, tmp_path):
-    with pytest.raises(DataError, match=r"UCI HAR is absent: .*y_train\.txt and 21 more files.*data set 240"):
+    with pytest.raises(
+        DataError, match=r"UCI HAR is absent: .*y_train\.txt and 21 more files.*data set 240"
+    ):
         load(tmp_path / "nowhere")
 
 
 DAMAGE = [
     (GYRO, lambda lines: [*lines[:2], lines[2][16:]], "changed from 128 to 127 at row 3"),
     (GYRO, lambda lines: [line.replace("e", "O", 1) for line in lines], "could not convert string"),
-    (GYRO, lambda lines: [*lines[:-1], "nan" + lines[-1][16:]], "line 3 holds a number that is not finite"),
-    (GYRO, lambda lines: [*lines[:-1], "1e300" + lines[-1][16:]], "line 3 holds a number that is not fi"),
-    ("Inertial Signals/total_acc_x", lambda lines: lines[:-1], r"it has 2 lines, but y_test\.txt has 3"),
+    (
+        GYRO,
+        lambda lines: [*lines[:-1], "nan" + lines[-1][16:]],
+        "line 3 holds a number that is not finite",
+    ),
+    (
+        GYRO,
+        lambda lines: [*lines[:-1], "1e300" + lines[-1][16:]],
+        "line 3 holds a number that is not fi",
+    ),
+    (
+        "Inertial Signals/total_acc_x",
+        lambda lines: lines[:-1],
+        r"it has 2 lines, but y_test\.txt has 3",
+    ),
     ("subject", lambda lines: lines[:-1], r"it has 2 lines, but y_test\.txt has 3"),
     ("y", lambda lines: ["1", "7", "2"], "line 2 is 7; integers from 1 to 6 are allowed"),
     ("y", lambda lines: ["1", "2", "2.5"], "line 3 is 2.5"),
     ("y", lambda lines: ["1 2", "2 3", "4 5"], "its lines have 2 numbers instead of 1"),
     ("y", lambda lines: [], "line 1 holds a number that is not finite"),
-    ("subject", lambda lines: ["1", "-4", "2"], "line 2 is -4; integers from 1 or more are allowed"),
-]  # fmt: skip
+    (
+        "subject",
+        lambda lines: ["1", "-4", "2"],
+        "line 2 is -4; integers from 1 or more are allowed",
+    ),
+]
 
 
 @pytest.mark.parametrize(("file", "damage", "why"), DAMAGE)

@@ -45,13 +45,19 @@ def test_a_sub_folder_is_a_class(tmp_path: Path) -> None:
     hidden = ["cat/.ipynb_checkpoints/0.png", "cat/._0.png", ".ipynb_checkpoints/0.png"]
     (folder(tmp_path, [*PLAIN, *hidden]) / "pets/cat/notes.txt").write_text("no image")
     source = read(tmp_path, test_share=0.4)
-    assert source.train.x.shape == (6, 3, 3, 2) and source.train.x.dtype == np.uint8 and len(source.test) == 4
+    assert (
+        source.train.x.shape == (6, 3, 3, 2)
+        and source.train.x.dtype == np.uint8
+        and len(source.test) == 4
+    )
     assert sorted(source.test.y.tolist()) == [0, 0, 1, 1]
     for part in (source.train, source.test):
         assert ((part.x[:, 0, 0, 0] > 5) == part.y).all()
         assert (part.x[:, 1] == 2 * part.x[:, 0]).all() and not part.x[:, 2].any()
     assert source.subjects is None
-    np.testing.assert_allclose(source.fitted(np.array([4, 1])).mean, source.train.x[[1, 4]].mean(axis=(0, 2, 3)) / 255)
+    np.testing.assert_allclose(
+        source.fitted(np.array([4, 1])).mean, source.train.x[[1, 4]].mean(axis=(0, 2, 3)) / 255
+    )
     pooled = read(tmp_path, test_share=0.4, statistics="all_clients")
     np.testing.assert_allclose(pooled.mean, source.train.x.mean(axis=(0, 2, 3)) / 255)
     assert read(tmp_path, standardize=False).mean is None
@@ -80,20 +86,29 @@ def test_the_folders_train_and_test_are_the_two_parts(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("below", [False, True])
-def test_parts_are_known_in_any_spelling_above_and_below_the_classes(tmp_path, training, testing, below):
+def test_parts_are_known_in_any_spelling_above_and_below_the_classes(
+    tmp_path, training, testing, below
+):
     places = [(training, "cat"), (training, "dog"), (testing, "cat"), (testing, "dog")]
     if below:
         places = [(kind, part) for part, kind in places]
-    source = read(folder(tmp_path, ["/".join((*place, f"{i}.png")) for place in places for i in range(2)]))
+    source = read(
+        folder(tmp_path, ["/".join((*place, f"{i}.png")) for place in places for i in range(2)])
+    )
     assert source.class_names == ("cat", "dog")
-    assert sorted(source.train.x[:, 0, 0, 0]) == [1, 2, 3, 4] and sorted(source.test.x[:, 0, 0, 0]) == [5, 6, 7, 8]
+    assert sorted(source.train.x[:, 0, 0, 0]) == [1, 2, 3, 4] and sorted(
+        source.test.x[:, 0, 0, 0]
+    ) == [5, 6, 7, 8]
     (said,) = source.remarks
     assert f"{training} is the training part" in said and f"{testing} is the test part" in said
 
 
 def test_folders_of_parts_may_lie_in_one_another(tmp_path):
     names = [
-        f"{part}/{part}/{kind}/{i}.png" for part in ("seg_train", "seg_test") for kind in ("sea", "wood") for i in "12"
+        f"{part}/{part}/{kind}/{i}.png"
+        for part in ("seg_train", "seg_test")
+        for kind in ("sea", "wood")
+        for i in "12"
     ]
     source = read(folder(tmp_path, [*names, "seg_pred/seg_pred/1.png"]))
     assert (source.class_names, len(source.train), len(source.test)) == (("sea", "wood"), 4, 4)
@@ -102,7 +117,11 @@ def test_folders_of_parts_may_lie_in_one_another(tmp_path):
 
 def test_parts_lie_above_clients_and_are_none_of_them(tmp_path):
     names = [
-        f"{part}/{who}/{kind}/{i}.png" for part in ("Train", "Test") for who in "ab" for kind in "xy" for i in "12"
+        f"{part}/{who}/{kind}/{i}.png"
+        for part in ("Train", "Test")
+        for who in "ab"
+        for kind in "xy"
+        for i in "12"
     ]
     source = read(folder(tmp_path, names), layout="client/class")
     assert (source.subject_names, source.class_names) == (("a", "b"), ("x", "y"))
@@ -112,14 +131,30 @@ def test_parts_lie_above_clients_and_are_none_of_them(tmp_path):
 @pytest.mark.parametrize(
     ("names", "fields", "said"),
     [
-        (["train/cat/1.png", "train/dog/2.png"], {}, "has the class 'train', which is the name of a part"),
+        (
+            ["train/cat/1.png", "train/dog/2.png"],
+            {},
+            "has the class 'train', which is the name of a part",
+        ),
         (["cat/1.png", "dog/2.png", "Test/3.png"], {}, "has the class 'Test'"),
         (["cat/1.png", "dog/2.png", "valid/cat/3.png"], {}, "has the class 'valid'"),
-        (["anna/cat/1.png", "train/cat/2.png"], {"layout": "client/class"}, "has the client 'train'"),
+        (
+            ["anna/cat/1.png", "train/cat/2.png"],
+            {"layout": "client/class"},
+            "has the client 'train'",
+        ),
         (["cat/1.png", "validation/3.png"], {}, "has the class 'validation'"),
-        (["anna/cat/1.png", "training/cat/2.png"], {"layout": "client/class"}, "has the client 'training'"),
+        (
+            ["anna/cat/1.png", "training/cat/2.png"],
+            {"layout": "client/class"},
+            "has the client 'training'",
+        ),
         (["train/1.png", "test/2.png"], {}, "1 image above the class folders in test"),
-        (["train/cat/1.png", "test/2.png"], {}, "test of .* has no images in the layout CLASS/IMAGE"),
+        (
+            ["train/cat/1.png", "test/2.png"],
+            {},
+            "test of .* has no images in the layout CLASS/IMAGE",
+        ),
     ],
 )
 def test_a_part_is_never_a_class_or_a_client(tmp_path, names, fields, said):
@@ -127,10 +162,22 @@ def test_a_part_is_never_a_class_or_a_client(tmp_path, names, fields, said):
 
 
 def test_names_of_classes_may_be_words_of_parts_where_the_parts_are_known(tmp_path):
-    assert read(folder(tmp_path / "c", [f"{kind}/{i}.png" for kind in ("car", "train") for i in "12"])).classes == 2
+    assert (
+        read(
+            folder(tmp_path / "c", [f"{kind}/{i}.png" for kind in ("car", "train") for i in "12"])
+        ).classes
+        == 2
+    )
     below = [f"{part}/{kind}/{part}.png" for part in ("train", "test") for kind in ("car", "train")]
     assert read(folder(tmp_path / "a", below)).class_names == ("car", "train")
-    assert read(folder(tmp_path / "b", [f"{kind}/{i}.png" for kind in ("valid", "invalid") for i in "12"])).classes == 2
+    assert (
+        read(
+            folder(
+                tmp_path / "b", [f"{kind}/{i}.png" for kind in ("valid", "invalid") for i in "12"]
+            )
+        ).classes
+        == 2
+    )
 
 
 def test_what_is_not_read_is_counted_by_its_place(tmp_path):
@@ -148,7 +195,9 @@ def test_what_is_not_read_is_counted_by_its_place(tmp_path):
         (tmp_path / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "pets" / name).write_text("file,client\n")
     (tmp_path / "pets/dog/none").mkdir()
-    rows, remarks = image_folder.listed(image_folder.Config(clients_file="who.csv"), tmp_path / "pets")
+    rows, remarks = image_folder.listed(
+        image_folder.Config(clients_file="who.csv"), tmp_path / "pets"
+    )
     assert len(rows) == 11
     counted = "2 .gif in fish, 1 image above the class folders"
     assert remarks == (
@@ -175,7 +224,10 @@ def test_an_empty_folder_of_a_client_or_a_part_is_named(tmp_path):
 
 def test_a_class_of_the_test_part_alone_is_named_with_its_folder(tmp_path):
     folder(tmp_path, [f"train/{name}" for name in PLAIN] + ["test/cat/a.png", "test/fish/b.png"])
-    assert "the class 'fish' has 1 examples (first: test/fish/b.png), none of them in the training" in refused(tmp_path)
+    assert (
+        "the class 'fish' has 1 examples (first: test/fish/b.png), none of them in the training"
+        in refused(tmp_path)
+    )
     (tmp_path / "pets/test/cat/a.png").rename(tmp_path / "pets/test/fish/a.png")
     assert "the test part is unlabeled" in refused(tmp_path)
 
@@ -185,7 +237,9 @@ def test_a_folder_of_many_classes_needs_no_more_images_of_each(tmp_path):
     assert (source.classes, len(source)) == (30, 120)
 
 
-@pytest.mark.parametrize("targets", [("..", ".."), ("../..", "."), ("../dog", "../cat"), ("/", "../../..")])
+@pytest.mark.parametrize(
+    "targets", [("..", ".."), ("../..", "."), ("../dog", "../cat"), ("/", "../../..")]
+)
 def test_links_that_lead_in_circles_end(tmp_path, targets):
     """Each is followed as long as it leads to no folder that it lies in."""
     folder(tmp_path / "a", PLAIN)
@@ -252,7 +306,9 @@ def test_photographs_are_turned_upright(tmp_path, orientation):
         (tmp_path / "pets" / kind).mkdir(parents=True, exist_ok=True)
         exif = Image.Exif()
         exif[0x0112] = orientation
-        Image.fromarray(np.ascontiguousarray(undone) + np.uint8(i)).save(tmp_path / f"pets/{kind}/{i}.png", exif=exif)
+        Image.fromarray(np.ascontiguousarray(undone) + np.uint8(i)).save(
+            tmp_path / f"pets/{kind}/{i}.png", exif=exif
+        )
     source = read(tmp_path, color="gray")
     assert source.train.x.shape[1:] == (1, 8, 16)
     lowest = source.train.x.min(axis=(1, 2, 3), keepdims=True)
@@ -260,7 +316,12 @@ def test_photographs_are_turned_upright(tmp_path, orientation):
 
 
 def test_clients_are_sub_folders_or_stand_in_a_file(tmp_path: Path) -> None:
-    names = [f"{client}/{kind}/{i}.png" for client in ("anna", "bob") for kind in ("cat", "dog") for i in range(3)]
+    names = [
+        f"{client}/{kind}/{i}.png"
+        for client in ("anna", "bob")
+        for kind in ("cat", "dog")
+        for i in range(3)
+    ]
     first = read(folder(tmp_path / "first", names), layout="client/class")
     turned = ["/".join(name.split("/")[i] for i in (1, 0, 2)) for name in names]
     second = read(folder(tmp_path / "second", turned), layout="class/client")
@@ -280,14 +341,19 @@ def test_clients_are_sub_folders_or_stand_in_a_file(tmp_path: Path) -> None:
 def test_images_of_several_sizes_are_refused_by_name_or_resized(tmp_path: Path) -> None:
     folder(tmp_path, PLAIN)
     picture(tmp_path / "pets/dog/big.png", 200, (5, 4), "RGB")
-    assert "several heights and widths: cat/0.png (3 x 2), dog/big.png (5 x 4); write size" in refused(tmp_path)
+    assert (
+        "several heights and widths: cat/0.png (3 x 2), dog/big.png (5 x 4); write size"
+        in refused(tmp_path)
+    )
     assert read(tmp_path, size=(4, 6)).train.x.shape[1:] == (3, 4, 6)
     assert image_folder.Config(size=7).size == (7, 7)
 
 
 def test_what_is_unfit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
-    assert "has no images in the layout CLIENT/CLASS/IMAGE" in refused(tmp_path, layout="client/class")
+    assert "has no images in the layout CLIENT/CLASS/IMAGE" in refused(
+        tmp_path, layout="client/class"
+    )
     folder(tmp_path, PLAIN)
     picture(tmp_path / "pets/dog/same.png", 1, mode="RGB")
     picture(tmp_path / "pets/cat/same.png", 1, mode="RGB")
@@ -304,9 +370,18 @@ def test_what_is_unfit_is_refused(tmp_path: Path) -> None:
     [
         (None, "who.csv cannot be read: "),
         ("name,client\n", "has the columns name, client; file and client are needed"),
-        ("file,client\ncat/0.pmg,anna\n", "there is no image 'cat/0.pmg'. Did you mean 'cat/0.png'?"),
-        ("file,client\ncat/0.png,anna\ncat/0.png,anna\ncat/0.png,bob\n", "two rows for 'cat/0.png'"),
-        ("file,client\ncat/0.png,anna\n", "who.csv names no client for 9 of 10 images, first cat/1.png"),
+        (
+            "file,client\ncat/0.pmg,anna\n",
+            "there is no image 'cat/0.pmg'. Did you mean 'cat/0.png'?",
+        ),
+        (
+            "file,client\ncat/0.png,anna\ncat/0.png,anna\ncat/0.png,bob\n",
+            "two rows for 'cat/0.png'",
+        ),
+        (
+            "file,client\ncat/0.png,anna\n",
+            "who.csv names no client for 9 of 10 images, first cat/1.png",
+        ),
     ],
 )
 def test_an_unfit_file_of_clients_is_refused(tmp_path: Path, text: str | None, said: str) -> None:

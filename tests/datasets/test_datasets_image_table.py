@@ -31,7 +31,13 @@ def content(kind: str = "struct", rows: slice = slice(None), **columns: list[Any
     cells: list[Any] = [encoded(pixels) for pixels in PIXELS]
     if kind == "struct":
         cells = [{"bytes": cell, "path": f"{i}.png"} for i, cell in enumerate(cells)]
-    table = pa.table({"id": range(60), "image": pa.array(cells, KINDS[kind]), "label": [i % 2 for i in range(60)]})
+    table = pa.table(
+        {
+            "id": range(60),
+            "image": pa.array(cells, KINDS[kind]),
+            "label": [i % 2 for i in range(60)],
+        }
+    )
     for name, values in columns.items():
         table = table.append_column(name, [values])
     return table[rows]
@@ -39,7 +45,10 @@ def content(kind: str = "struct", rows: slice = slice(None), **columns: list[Any
 
 def save(folder: Path, table: pa.Table) -> None:
     folder.mkdir(parents=True)
-    with pa.OSFile(str(folder / "a.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+    with (
+        pa.OSFile(str(folder / "a.arrow"), "wb") as file,
+        pa.ipc.new_stream(file, table.schema) as stream,
+    ):
         stream.write_table(table)
     (folder / "state.json").write_text('{"_data_files": [{"filename": "a.arrow"}]}')
 
@@ -56,7 +65,9 @@ def test_images_are_those_that_were_encoded(tmp_path, kind, form):
     for part, rows in parts.items():
         if form == "parquet":
             (tmp_path / "data").mkdir(exist_ok=True)
-            pq.write_table(content(kind, rows), tmp_path / "data" / f"{part}-00000-of-00001.parquet")
+            pq.write_table(
+                content(kind, rows), tmp_path / "data" / f"{part}-00000-of-00001.parquet"
+            )
         else:
             save(tmp_path / "data" / part, content(kind, rows))
             (tmp_path / "data/dataset_dict.json").write_text(json.dumps({"splits": list(parts)}))
@@ -66,7 +77,10 @@ def test_images_are_those_that_were_encoded(tmp_path, kind, form):
     assert source.test.y.tolist() == [i % 2 for i in range(35, 60)]
     assert source.remarks == ("not read: 5 rows of validation", "not read: the columns id")
     found = profile(tmp_path / "data", label="label")
-    assert (found.source, found.fields) == ("image_table", {"image": "image", "label": "label", "color": "rgb"})
+    assert (found.source, found.fields) == (
+        "image_table",
+        {"image": "image", "label": "label", "color": "rgb"},
+    )
     assert found.shape == (3, 8, 6) and (found.train.tolist(), found.test.tolist()) == ([30], [25])
 
 
@@ -86,12 +100,24 @@ def test_images_have_clients_colors_and_sizes(tmp_path):
         ({}, {"image": "img"}, "data.image: data has no column 'img'"),
         ({}, {"image": "id"}, "data.image: column 'id' holds no encoded image in row 1"),
         ({}, {"group": "id"}, "data.group: is the group of a client"),
-        ({"who": [*"abc", None] * 15}, {"label": "who"}, "data.label: column 'who' has no value in 15 of 60 rows, first row 4"),
-        ({"other": [{"bytes": None, "path": "a.png"}] * 60}, {"image": "other"}, "(it names the file 'a.png')"),
+        (
+            {"who": [*"abc", None] * 15},
+            {"label": "who"},
+            "data.label: column 'who' has no value in 15 of 60 rows, first row 4",
+        ),
+        (
+            {"other": [{"bytes": None, "path": "a.png"}] * 60},
+            {"image": "other"},
+            "(it names the file 'a.png')",
+        ),
         ({"other": [b"no image"] * 60}, {"image": "other"}, "the image row 1 cannot be read"),
-        ({"other": [encoded(PIXELS[0])] * 60}, {"image": "other"}, "58 of 60 examples repeat earlier ones (first: row 3 eq"),
+        (
+            {"other": [encoded(PIXELS[0])] * 60},
+            {"image": "other"},
+            "58 of 60 examples repeat earlier ones (first: row 3 eq",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_unfit_is_refused(tmp_path, change, fields, said):
     save(tmp_path / "data", content(**change))
     with pytest.raises(DataError) as error:

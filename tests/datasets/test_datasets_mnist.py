@@ -16,15 +16,23 @@ def md5(content: bytes) -> str:
 
 
 def idx(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 @pytest.fixture
 def small_mnist(tmp_path, monkeypatch):
-    """Twelve training and five test images in ROOT/MNIST/raw, unpacked, with their own checksums."""
+    """Twelve training and five test images in ROOT/MNIST/raw, unpacked, with their own
+    checksums.
+    """
     arrays = {}
     for part, count in (("train", 12), ("t10k", 5)):
-        arrays[f"{part}-images-idx3-ubyte"] = np.random.default_rng(count).integers(0, 256, (count, 28, 28), np.uint8)
+        arrays[f"{part}-images-idx3-ubyte"] = np.random.default_rng(count).integers(
+            0, 256, (count, 28, 28), np.uint8
+        )
         arrays[f"{part}-labels-idx1-ubyte"] = np.arange(count, dtype=np.uint8) % 10
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
@@ -53,7 +61,9 @@ def test_mnist_is_read_unpacked_or_packed(small_mnist):
 def test_a_damaged_or_missing_file_of_mnist_is_named(small_mnist, suffix):
     root, folder, _ = small_mnist
     (folder / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(DataError, match=rf"looked for t10k-labels-idx1-ubyte \(or .gz\) in {folder}\."):
+    with pytest.raises(
+        DataError, match=rf"looked for t10k-labels-idx1-ubyte \(or .gz\) in {folder}\."
+    ):
         mnist.load(mnist.Config(), root, download=False)
     (folder / f"t10k-labels-idx1-ubyte{suffix}").write_bytes(b"cut short")
     with pytest.raises(DataError, match=rf"{folder}/t10k-labels-idx1-ubyte{suffix} is damaged"):

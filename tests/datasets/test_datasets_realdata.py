@@ -41,11 +41,41 @@ def test_mnist():
     from torchvision.datasets import MNIST
 
     chosen, root, source = real(mnist)
-    assert np.bincount(source.train.y).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(source.test.y).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(source.train.y).tolist() == [
+        5923,
+        6742,
+        5958,
+        6131,
+        5842,
+        5421,
+        5918,
+        6265,
+        5851,
+        5949,
+    ]
+    assert np.bincount(source.test.y).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
     federation = dealt(chosen, root, minority_ratio=0.1)
-    assert set(federation.sizes) == {250} and federation.clients == 200 and federation.groups.sum() == 20
-    assert (len(federation.test), len(federation.nonmembers), len(federation.shadow)) == (10_000, 5_000, 10_000)
+    assert (
+        set(federation.sizes) == {250}
+        and federation.clients == 200
+        and federation.groups.sum() == 20
+    )
+    assert (len(federation.test), len(federation.nonmembers), len(federation.shadow)) == (
+        10_000,
+        5_000,
+        10_000,
+    )
     assert federation.shape == (1, 28, 28)
     for train, part in ((True, source.train), (False, source.test)):
         published = MNIST(root, train=train, download=False)
@@ -55,10 +85,15 @@ def test_mnist():
 
 def test_cifar10():
     chosen, root, source = real(cifar10)
-    assert np.bincount(source.train.y).tolist() == [5000] * 10 and np.bincount(source.test.y).tolist() == [1000] * 10
+    assert (
+        np.bincount(source.train.y).tolist() == [5000] * 10
+        and np.bincount(source.test.y).tolist() == [1000] * 10
+    )
     pixels = source.train.x[::10] / 255
     np.testing.assert_allclose(pixels.mean(axis=(0, 2, 3)), source.mean, atol=0.01)
-    federation = dealt(chosen, root, transform="brightness", minority=(0.5, 0.8), majority=(0.85, 1.15))
+    federation = dealt(
+        chosen, root, transform="brightness", minority=(0.5, 0.8), majority=(0.85, 1.15)
+    )
     assert set(federation.sizes) == {450} and set(np.bincount(federation.test_owner)) == {25}
     assert len(federation.nonmembers) == 2_500 and len(federation.shadow) == 10_000
 
@@ -76,7 +111,12 @@ def test_har():
     assert np.abs(gravity - 1).max() < 0.2
     federation = dealt(chosen, root, subjects)
     assert federation.clients == 10 and federation.shape == (9, 128)
-    windows = len(federation.train) + len(federation.test) + len(federation.nonmembers) + len(federation.shadow)
+    windows = (
+        len(federation.train)
+        + len(federation.test)
+        + len(federation.nonmembers)
+        + len(federation.shadow)
+    )
     assert windows == 10_299 and len(federation.nonmembers) > 1000
     kept = federation.sizes + np.bincount(federation.test_owner)
     np.testing.assert_array_equal(np.bincount(federation.test_owner), np.ceil(0.2 * kept))
@@ -107,4 +147,6 @@ def test_alzheimer():
             mine = np.concatenate([own, roles.test[roles.test_owner == i]])
             assert np.bincount(source.train.y[mine]).tolist() == list(table[i])
             assert len(own) == round(0.8 * sum(table[i]))
-        assert len(roles.shadow) == (roles.test_owner < 0).sum() == 640 and len(roles.nonmembers) == 0
+        assert (
+            len(roles.shadow) == (roles.test_owner < 0).sum() == 640 and len(roles.nonmembers) == 0
+        )

@@ -45,7 +45,9 @@ def test_a_shared_test_set_gives_the_sizes_asked_for(config, train, test):
     assert set(roles.sizes) == {each}
     assert len(roles.shadow) == config.shadow_size and (roles.shadow < train).all()
     assert len(roles.test) == (test // 2 if config.test_size is None else config.test_size)
-    assert len(roles.nonmembers) == (test // 2 if config.nonmember_size is None else config.nonmember_size)
+    assert len(roles.nonmembers) == (
+        test // 2 if config.nonmember_size is None else config.nonmember_size
+    )
     assert (roles.test >= train).all() and (roles.nonmembers >= train).all()
     assert set(roles.test_owner) | set(roles.nonmember_owner) == {NOBODY}
 
@@ -53,7 +55,10 @@ def test_a_shared_test_set_gives_the_sizes_asked_for(config, train, test):
 def test_a_federation_says_whom_its_examples_are_about_and_what_its_inputs_are():
     """Every example holds its own number, and is about the person with its number by ten."""
     x = np.arange(100, dtype=np.float32)[:, None]
-    parts = {name: Examples(own, np.zeros(50, np.int64)) for name, own in (("train", x[:50]), ("test", x[50:]))}
+    parts = {
+        name: Examples(own, np.zeros(50, np.int64))
+        for name, own in (("train", x[:50]), ("test", x[50:]))
+    }
     for fields in ({"persons": np.arange(100) // 10}, {"subjects": np.arange(100) // 10}):
         whole = Source("toy", 2, **parts, columns=("n",), **fields)
         data = assign(SharedTestConfig(clients=2, shadow_size=9), whole, rng()).federation(whole)
@@ -61,7 +66,10 @@ def test_a_federation_says_whom_its_examples_are_about_and_what_its_inputs_are()
             assert (getattr(data, name).x[:, 0] // 10 == about).all() and len(about)
         assert {*data.persons} == {"train", "nonmembers", "shadow"} and data.columns == ("n",)
     silent = Source("toy", 2, **parts)
-    assert assign(SharedTestConfig(clients=2, shadow_size=9), silent, rng()).federation(silent).persons == {}
+    assert (
+        assign(SharedTestConfig(clients=2, shadow_size=9), silent, rng()).federation(silent).persons
+        == {}
+    )
 
 
 def test_held_out_examples_of_the_paper():
@@ -74,7 +82,9 @@ def test_held_out_examples_of_the_paper():
 
 
 def test_the_number_of_clients_leaves_the_other_purposes_alone():
-    few, many = (assign(SharedTestConfig(clients=n, shadow_size=10), source(50, 20), rng()) for n in (2, 5))
+    few, many = (
+        assign(SharedTestConfig(clients=n, shadow_size=10), source(50, 20), rng()) for n in (2, 5)
+    )
     for name in "shadow", "test", "nonmembers":
         np.testing.assert_array_equal(getattr(few, name), getattr(many, name))
 
@@ -90,11 +100,19 @@ def shared(**fields) -> SharedTestConfig:
         (shared(examples_per_client=7), "data.examples_per_client", [5, 6, 7, 50, 20]),
         (shared(shadow_size=51), "data.shadow_size", [50, 51]),
         (shared(test_size=6), "data.test_size", [6, 5, 10]),
-        (shared(test_size=4, nonmember_size=4, validation_size=3), "data.validation_size", [3, 4, 1, 4, 10]),
+        (
+            shared(test_size=4, nonmember_size=4, validation_size=3),
+            "data.validation_size",
+            [3, 4, 1, 4, 10],
+        ),
         (shared(validation_size=10), "data.validation_size", [10, 0, 1, 0, 10]),
         (HeldOutConfig(clients=51), "data.clients", [51, 50, 50]),
         (HeldOutConfig(clients=5), "data.held_out", [10, 0, 1, 9, 1, 0, 1]),
-        (HeldOutConfig(clients=1, held_out=0.04, validation_share=0.6), "data.held_out", [50, 0, 4, 48, 1, 0, 1, 1]),
+        (
+            HeldOutConfig(clients=1, held_out=0.04, validation_share=0.6),
+            "data.held_out",
+            [50, 0, 4, 48, 1, 0, 1, 1],
+        ),
         (HeldOutConfig(clients=5, held_out=0.5, shadow_size=11), "data.shadow_size", [10, 11]),
     ],
 )

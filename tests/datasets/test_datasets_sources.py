@@ -12,7 +12,9 @@ def test_every_data_set_says_how_its_examples_are_partitioned():
     assert set(modules) >= {"digits", "mnist", "femnist", "cifar10"}
     for module in modules.values():
         assert issubclass(module.Config, SharedTestConfig | HeldOutConfig)
-        assert module.Config.VALIDATION in module.Config.model_fields and not module.Config().validates
+        assert (
+            module.Config.VALIDATION in module.Config.model_fields and not module.Config().validates
+        )
 
 
 def test_a_stratified_part_has_its_share_of_every_class():
@@ -28,7 +30,11 @@ def test_digits_are_those_of_scikit_learn_in_two_thirds_and_one(tmp_path):
     from sklearn.datasets import load_digits
 
     published, source = load_digits(), digits.load(digits.Config(), tmp_path, download=False)
-    assert source.train.x.dtype == np.float32 and source.train.x.min() == 0.0 and source.train.x.max() == 1.0
+    assert (
+        source.train.x.dtype == np.float32
+        and source.train.x.min() == 0.0
+        and source.train.x.max() == 1.0
+    )
     test = stratified.one_in(3, published.target)
     for part, rows, count in ((source.train, ~test, 1198), (source.test, test, 599)):
         assert part.x.shape == (count, 1, 8, 8)

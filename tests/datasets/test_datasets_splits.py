@@ -1,4 +1,6 @@
-"""What every split promises: one purpose for each example, the same bytes for a seed, validation that moves nothing else."""
+"""What every split promises: one purpose for each example, the same bytes for a seed, validation
+that moves nothing else.
+"""
 
 from pathlib import Path
 from types import ModuleType
@@ -50,7 +52,8 @@ def numbers(examples: Examples) -> list[int]:
 
 def parts(federation: Federation) -> dict[str, list[int]]:
     return {
-        name: numbers(getattr(federation, name)) for name in ("train", "test", "validation", "nonmembers", "shadow")
+        name: numbers(getattr(federation, name))
+        for name in ("train", "test", "validation", "nonmembers", "shadow")
     }
 
 
@@ -85,13 +88,17 @@ HELD_OUT = st.builds(
 
 
 def test_every_split_is_among_those_that_are_tested() -> None:
-    assert {module.__name__ for module, _ in SPLITS} == {one.__name__ for one in components("datasets.splits").values()}
+    assert {module.__name__ for module, _ in SPLITS} == {
+        one.__name__ for one in components("datasets.splits").values()
+    }
 
 
 @pytest.mark.parametrize("place", range(len(SPLITS)))
 @settings(max_examples=60, deadline=None)
 @given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
-def test_an_example_serves_one_purpose_and_keeps_its_label(place: int, data: SourceConfig, seed: int) -> None:
+def test_an_example_serves_one_purpose_and_keeps_its_label(
+    place: int, data: SourceConfig, seed: int
+) -> None:
     assume(isinstance(data, LAYOUTS.get(SPLITS[place][0], SourceConfig)))
     federation = dealt(*SPLITS[place], data, seed)
     by_purpose = parts(federation)
@@ -112,8 +119,12 @@ def test_an_example_serves_one_purpose_and_keeps_its_label(place: int, data: Sou
 @pytest.mark.parametrize("place", range(len(SPLITS)))
 @settings(max_examples=30, deadline=None)
 @given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
-def test_whoever_asks_for_validation_trains_the_same_models(place: int, data: SourceConfig, seed: int) -> None:
-    """Training and shadow examples stay, and what is tested on then is a part of what is tested on without."""
+def test_whoever_asks_for_validation_trains_the_same_models(
+    place: int, data: SourceConfig, seed: int
+) -> None:
+    """Training and shadow examples stay, and what is tested on then is a part of what is tested
+    on without.
+    """
     assume(isinstance(data, LAYOUTS.get(SPLITS[place][0], SourceConfig)))
     federation = dealt(*SPLITS[place], data, seed)
     plain = dealt(*SPLITS[place], data.model_copy(update={data.VALIDATION: 0}), seed)
@@ -127,7 +138,11 @@ def test_whoever_asks_for_validation_trains_the_same_models(place: int, data: So
 
 
 def test_halves_are_those_of_what_validation_leaves() -> None:
-    roles = assign(SharedTestConfig(clients=4, shadow_size=20, validation_size=31), source(), np.random.default_rng(3))
+    roles = assign(
+        SharedTestConfig(clients=4, shadow_size=20, validation_size=31),
+        source(),
+        np.random.default_rng(3),
+    )
     assert (len(roles.test), len(roles.nonmembers), len(roles.validation)) == (29, 29, 31)
 
 
@@ -137,39 +152,57 @@ def test_clients_hold_out_their_own_validation_examples() -> None:
     assert roles.sizes.tolist() == [70] * 3
     for owner in (roles.test_owner, roles.nonmember_owner, roles.validation_owner):
         assert np.bincount(owner).tolist() == [10] * 3
-    federation = groups.partition(groups.Config(transform="none", minority_ratio=0.4), data, source(), streams(0))
+    federation = groups.partition(
+        groups.Config(transform="none", minority_ratio=0.4), data, source(), streams(0)
+    )
     assert np.bincount(federation.validation_owner).tolist() == [10] * 3
 
 
 def test_splits_of_their_own_say_it_too() -> None:
     none_left = HeldOutConfig(clients=3, shadow_size=89, validation_share=0.5)
     (sentence,) = dirichlet.shortages(dirichlet.Config(), none_left, source())
-    assert "besides 1 for validation, leave none of the 90 test examples of toy to measure accuracy on" in sentence
+    assert (
+        "besides 1 for validation, leave none of the 90 test examples of toy to measure accuracy on"
+        in sentence
+    )
     few = HeldOutConfig(clients=3, held_out=0.01, validation_share=0.5)
     (sentence, *_) = class_counts.shortages(class_counts.Config(), few, source())
     assert "leaves 99 to train on and 0 to test on, besides 1 for validation" in sentence
     with pytest.raises(DataError, match=r"1 are held out \(0 for testing, 1 for validation\)"):
-        subjects.partition(subjects.Config(test_share=0.01, activity_sample=False), few, source(), streams(0))
+        subjects.partition(
+            subjects.Config(test_share=0.01, activity_sample=False), few, source(), streams(0)
+        )
 
 
 def test_a_split_that_knows_no_validation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = Component[Any, Any](
-        "digits", components("datasets.sources")["digits"].Config(validation_size=9), "datasets.sources"
+        "digits",
+        components("datasets.sources")["digits"].Config(validation_size=9),
+        "datasets.sources",
     )
     split = Component[Any, Any]("groups", groups.Config(), "datasets.splits")
     without = Federation.__dataclass_fields__["validation"].default_factory()  # type: ignore[misc]
     monkeypatch.setattr(Preparation, "examples", lambda self, source, rows, strengths: without)
-    with pytest.raises(DataError, match=r"data\.validation_size: the split groups sets no example aside"):
+    with pytest.raises(
+        DataError, match=r"data\.validation_size: the split groups sets no example aside"
+    ):
         build_federation(data, split, Path(), streams(0))
 
 
 def test_only_a_run_that_asks_for_validation_has_another_id() -> None:
     def ident(**fields: Any) -> str:
-        return trial_id(resolve({"rounds": 2, "data": {"name": "digits", **fields}, "model": "mlp"}))
+        return trial_id(
+            resolve({"rounds": 2, "data": {"name": "digits", **fields}, "model": "mlp"})
+        )
 
     def held_out(**fields: Any) -> str:
-        return trial_id(resolve({"rounds": 2, "data": {"name": "cifar10", **fields}, "model": "mlp"}))
+        return trial_id(
+            resolve({"rounds": 2, "data": {"name": "cifar10", **fields}, "model": "mlp"})
+        )
 
     assert ident() == ident(validation_size=0) != ident(validation_size=9)
     assert held_out() == held_out(validation_share=0) != held_out(validation_share=0.2)
-    assert "validation_size" not in resolve({"rounds": 2, "data": "digits", "model": "mlp"}).to_dict()["data"]
+    assert (
+        "validation_size"
+        not in resolve({"rounds": 2, "data": "digits", "model": "mlp"}).to_dict()["data"]
+    )

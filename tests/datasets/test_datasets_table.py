@@ -1,4 +1,6 @@
-"""Tables of a user's own: what is read, how it is encoded, and what is refused with its column and row."""
+"""Tables of a user's own: what is read, how it is encoded, and what is refused with its column
+and row.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,16 @@ def refused(folder: Path, text: str = SMALL, **fields: Any) -> str:
     return str(error.value)
 
 
-def test_numbers_are_standardized_and_texts_are_encoded_by_the_training_part(tmp_path: Path) -> None:
+def test_numbers_are_standardized_and_texts_are_encoded_by_the_training_part(
+    tmp_path: Path,
+) -> None:
     source = read(tmp_path)
-    # age less 25, by the deviation of 10, 20, 30, 40; sex f and m (x is of the test part alone); smokes
+    # age less 25, by the deviation of 10, 20, 30, 40; sex f and m (x is of the test part alone);
+    # smokes
     ages = (np.array([10, 20, 30, 40, 50, 25]) - 25) / np.sqrt(125)
-    np.testing.assert_allclose(np.concatenate([source.train.x, source.test.x])[:, 0], ages, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.concatenate([source.train.x, source.test.x])[:, 0], ages, rtol=1e-6
+    )
     assert source.train.x[:, 1:].tolist() == [[0, 1, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0]]
     assert source.test.x[:, 1:].tolist() == [[0, 0, 1], [1, 0, 1]]
     assert source.train.y.tolist() == [1, 0, 1, 0] and source.test.y.tolist() == [1, 0]
@@ -73,35 +80,56 @@ def test_missing_values_are_imputed_from_the_training_part_if_asked_and_other_nu
     assert "column 'sex' has a missing value in row 2" in refused(tmp_path, text)
     source = read(tmp_path, text, missing="impute", standardize=False)
     assert source.train.x[:, 0].tolist() == [10, 20, 30, 20]
-    assert source.train.x[1, 1:].tolist() == [1, 0]  # m, the most frequent of the training part, which has no f
+    assert source.train.x[1, 1:].tolist() == [
+        1,
+        0,
+    ]  # m, the most frequent of the training part, which has no f
 
 
 def test_none_is_a_category_and_no_missing_value(tmp_path: Path) -> None:
     text = SMALL.replace(",f,", ",None,")
-    assert read(tmp_path, text).train.x[:, 1:3].tolist() == [[0, 1], [1, 0], [0, 1], [0, 1]]  # None and m
+    assert read(tmp_path, text).train.x[:, 1:3].tolist() == [
+        [0, 1],
+        [1, 0],
+        [0, 1],
+        [0, 1],
+    ]  # None and m
 
 
 @pytest.mark.parametrize("word", NULLS)
-def test_every_spelling_of_a_missing_value_is_in_the_documentation(tmp_path: Path, word: str) -> None:
-    assert "column 'sex' has a missing value in row 2" in refused(tmp_path, SMALL.replace("p2,20,f", f"p2,20,{word}"))
+def test_every_spelling_of_a_missing_value_is_in_the_documentation(
+    tmp_path: Path, word: str
+) -> None:
+    assert "column 'sex' has a missing value in row 2" in refused(
+        tmp_path, SMALL.replace("p2,20,f", f"p2,20,{word}")
+    )
     for text in (table.__doc__ or "", page("docs/own_data.md")):
         said = text.split("Missing values (in a CSV: ")[1].split(")")[0]
         assert (word or "empty") in re.split(r",\s+|\s+or\s+", said.replace("`", ""))
 
 
 def saved(folder: Path, content: pa.Table) -> None:
-    """A data set as Hugging Face's ``save_to_disk`` leaves it, in two files of the streaming format."""
+    """A data set as Hugging Face's ``save_to_disk`` leaves it, in two files of the streaming
+    format.
+    """
     folder.mkdir(parents=True)
     names = [f"data-{i:05d}-of-00002.arrow" for i in range(2)]
     for name, part in zip(names, (content.slice(0, 2), content.slice(2)), strict=True):
-        with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, content.schema) as stream:
+        with (
+            pa.OSFile(str(folder / name), "wb") as file,
+            pa.ipc.new_stream(file, content.schema) as stream,
+        ):
             stream.write_table(part)
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+    (folder / "state.json").write_text(
+        json.dumps({"_data_files": [{"filename": name} for name in names]})
+    )
     (folder / "dataset_info.json").write_text("{}")
 
 
 def same(first: Source, second: Source) -> bool:
-    parts = [(one.train.x, one.train.y, one.test.x, one.test.y, one.subjects) for one in (first, second)]
+    parts = [
+        (one.train.x, one.train.y, one.test.x, one.test.y, one.subjects) for one in (first, second)
+    ]
     return all(np.array_equal(a, b) for a, b in zip(*parts, strict=True))
 
 
@@ -114,14 +142,19 @@ def test_every_kind_of_file_gives_the_same_source(tmp_path: Path) -> None:
     content = content.set_column(1, "age", content["age"].cast(pa.float32()).cast(pa.float16()))
     pq.write_table(content, tmp_path / "t.parquet")
     saved(tmp_path / "hub", content)
-    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, content.schema) as writer:
+    with (
+        pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file,
+        pa.ipc.new_file(file, content.schema) as writer,
+    ):
         writer.write_table(content)
     for path in ("t.parquet", "hub", "t.arrow"):
         assert same(table.load(table.Config(path=path, **FIELDS), tmp_path), expected), path
     for part, rows in (("train", slice(0, 4)), ("test", slice(4, 6))):
         saved(tmp_path / "both" / part, content.drop_columns(["part"])[rows])
     (tmp_path / "both" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert same(table.load(table.Config(path="both", **FIELDS | {"part": None}), tmp_path), expected)
+    assert same(
+        table.load(table.Config(path="both", **FIELDS | {"part": None}), tmp_path), expected
+    )
     assert same(read(tmp_path, SMALL.replace(",", ";"), delimiter="semicolon"), expected)
     assert same(read(tmp_path, SMALL.replace(",", "\t"), name="t.tsv"), expected)
     head, body = SMALL.split("\n", 1)
@@ -135,7 +168,9 @@ def test_the_order_of_the_rows_changes_the_order_of_the_examples_alone(tmp_path:
     assert turned.train.y[::-1].tolist() == plain.train.y.tolist()
 
 
-def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_always_the_same(tmp_path: Path) -> None:
+def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_always_the_same(
+    tmp_path: Path,
+) -> None:
     rng = np.random.default_rng(0)
     rows = [f"{rng.normal()},{'abc'[i % 3]},{i % 2}" for i in range(300)]
     text = "\n".join(["v,who,sick", *rows]) + "\n"
@@ -150,24 +185,37 @@ def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_alwa
 
 @pytest.mark.parametrize("client", ["who", None])
 def test_all_rows_of_a_subject_are_in_one_part(tmp_path: Path, client: str | None) -> None:
-    visits = [f"{i + 0.5},p{i // 3},{'ab'[i // 3 % 2]},{(i // 3 + (i % 9 == 0)) % 2}" for i in range(180)]
-    text, fields = "\n".join(["n,patient,who,sick", *visits]), {"part": None, "client": client, "features": ("n",)}
+    visits = [
+        f"{i + 0.5},p{i // 3},{'ab'[i // 3 % 2]},{(i // 3 + (i % 9 == 0)) % 2}" for i in range(180)
+    ]
+    text, fields = (
+        "\n".join(["n,patient,who,sick", *visits]),
+        {"part": None, "client": client, "features": ("n",)},
+    )
     fields |= {"drop": (), "standardize": False, "test_share": 0.2, "subject": "patient"}
     source = read(tmp_path, text, **fields)
     train, test = ({int(n) // 3 for n in part.x[:, 0]} for part in (source.train, source.test))
     assert not train & test and len(train | test) == 60 and len(test) == 12
     assert source.train.x.shape[1] == 1  # the subject is no feature
     patients = np.concatenate([source.train.x, source.test.x])[:, 0].astype(int) // 3
-    assert source.persons is not None and len({*zip(source.persons.tolist(), patients.tolist(), strict=True)}) == 60
+    assert (
+        source.persons is not None
+        and len({*zip(source.persons.tolist(), patients.tolist(), strict=True)}) == 60
+    )
     if client:
-        assert source.subjects is not None and np.bincount(source.subjects[len(source.train) :]).tolist() == [18, 18]
+        assert source.subjects is not None and np.bincount(
+            source.subjects[len(source.train) :]
+        ).tolist() == [18, 18]
     assert same(source, read(tmp_path, text, **fields))
 
 
 def test_a_single_subject_cannot_be_divided(tmp_path: Path) -> None:
     text = "\n".join(["v,who,sick", *(f"{i},x,{i % 2}" for i in range(9))])
     said = refused(tmp_path, text, subject="who", client=None, drop=(), part=None)
-    assert "data.subject: t.csv has one subject alone; two are needed at least, one for each part" in said
+    assert (
+        "data.subject: t.csv has one subject alone; two are needed at least, one for each part"
+        in said
+    )
 
 
 SAME = ("", "")
@@ -176,22 +224,56 @@ SAME = ("", "")
 @pytest.mark.parametrize(
     ("change", "fields", "said"),
     [
-        (SAME, {"label": ""}, "data.label: is missing; it is the column with the class. t.csv has the columns id"),
-        (SAME, {"label": "who"}, "label, client, group, part and subject must be different columns"),
-        (SAME, {"features": ("age", "sick")}, "data.features: 'sick' is already the label, client, group, part or subj"),
+        (
+            SAME,
+            {"label": ""},
+            "data.label: is missing; it is the column with the class. t.csv has the columns id",
+        ),
+        (
+            SAME,
+            {"label": "who"},
+            "label, client, group, part and subject must be different columns",
+        ),
+        (
+            SAME,
+            {"features": ("age", "sick")},
+            "data.features: 'sick' is already the label, client, group, part or subj",
+        ),
         (SAME, {"client": None, "group": "who"}, "data.group: is the group of a client"),
-        (SAME, {"label": "age", "part": None, "test_share": 0.5}, "none of them in the training part"),
+        (
+            SAME,
+            {"label": "age", "part": None, "test_share": 0.5},
+            "none of them in the training part",
+        ),
         (SAME, {"shadow_size": 1}, "data.statistics: "),
-        (("p6,", "p1,"), {"subject": "id", "drop": ()}, "data.part: column 'part' has the rows of 'p1' (of data.subj"),
-        (("p3,30,", "p3,1e300,"), {"standardize": False}, "column 'age' has a number beyond 3.4e38 in row 3"),
-        (("p3,30,", "p3,10,"), {}, "1 of 6 examples repeat earlier ones (first: row 3 equals row 1)"),
-        (("b,test", "b,later"), {}, "data.part: column 'part' has 'later' in row 5; train and test are allowed"),
+        (
+            ("p6,", "p1,"),
+            {"subject": "id", "drop": ()},
+            "data.part: column 'part' has the rows of 'p1' (of data.subj",
+        ),
+        (
+            ("p3,30,", "p3,1e300,"),
+            {"standardize": False},
+            "column 'age' has a number beyond 3.4e38 in row 3",
+        ),
+        (
+            ("p3,30,", "p3,10,"),
+            {},
+            "1 of 6 examples repeat earlier ones (first: row 3 equals row 1)",
+        ),
+        (
+            ("b,test", "b,later"),
+            {},
+            "data.part: column 'part' has 'later' in row 5; train and test are allowed",
+        ),
         ((",test,", ",train,"), {}, "data.part: column 'part' has no test example"),
         (("who", "age"), {"client": None}, "has two columns of the name 'age'"),
         ((",", ";"), {}, "data.delimiter: "),
     ],
-)  # fmt: skip
-def test_what_is_unfit_is_refused(tmp_path: Path, change: tuple[str, str], fields: dict[str, Any], said: str) -> None:
+)
+def test_what_is_unfit_is_refused(
+    tmp_path: Path, change: tuple[str, str], fields: dict[str, Any], said: str
+) -> None:
     assert said in refused(tmp_path, SMALL.replace(*change), **fields)
 
 
@@ -227,16 +309,24 @@ def test_columns_of_codes_are_categories_if_listed(tmp_path: Path) -> None:
         ("", "column 'n' has no value at all"),
     ],
 )
-def test_names_and_numbers_of_rows_and_times_are_no_features(tmp_path: Path, cell: str, said: str) -> None:
+def test_names_and_numbers_of_rows_and_times_are_no_features(
+    tmp_path: Path, cell: str, said: str
+) -> None:
     rows = [f"{cell.format(i=i, day=i % 28 + 1)},{i % 7},{i % 2},{3 * i}" for i in range(140)]
     fields = {"part": None, "drop": ("many",), "client": None}
     assert said in refused(tmp_path, "\n".join(["n,v,sick,many", *rows]), **fields)
     fields |= {"label": "many", "features": ("v",)}
-    assert "140 distinct values in 140 rows" in refused(tmp_path, "\n".join(["n,v,sick,many", *rows]), **fields)
+    assert "140 distinct values in 140 rows" in refused(
+        tmp_path, "\n".join(["n,v,sick,many", *rows]), **fields
+    )
 
 
 def test_a_group_is_that_of_its_client(tmp_path: Path) -> None:
-    text = SMALL.replace("sick\n", "sick,land\n").replace("yes\n", "yes,south\n").replace("no\n", "no,north\n")
+    text = (
+        SMALL.replace("sick\n", "sick,land\n")
+        .replace("yes\n", "yes,south\n")
+        .replace("no\n", "no,north\n")
+    )
     source = read(tmp_path, text, group="land")
     assert source.group_names == ("north", "south")
     assert source.subject_groups is not None and source.subject_groups.tolist() == [0, 1]
@@ -249,20 +339,32 @@ def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path
     for path in ("", "tt.csv", "a" * 1000):
         with pytest.raises(DataError, match=r"data\.path: "):
             table.load(table.Config(path=path, **FIELDS), tmp_path)
-    for name, text in (("t.xlsx", "x"), ("t.parquet", "no parquet"), ("t.arrow", "no arrow"), ("empty.csv", "")):
+    for name, text in (
+        ("t.xlsx", "x"),
+        ("t.parquet", "no parquet"),
+        ("t.arrow", "no arrow"),
+        ("empty.csv", ""),
+    ):
         with pytest.raises(DataError, match="data.path"):
             table.load(table.Config(path=written(tmp_path, text, name), **FIELDS), tmp_path)
 
 
 def test_rows_without_a_label_are_left_out_if_asked(tmp_path: Path) -> None:
     text = SMALL.replace("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,")
-    assert same(read(tmp_path, text, unlabeled="drop"), read(tmp_path, SMALL.replace("p3,30,m,true,b,train,yes\n", "")))
-    numbers = text.replace(",yes", ",2021001").replace(",no", ",0")  # floats, where some are missing
+    assert same(
+        read(tmp_path, text, unlabeled="drop"),
+        read(tmp_path, SMALL.replace("p3,30,m,true,b,train,yes\n", "")),
+    )
+    numbers = text.replace(",yes", ",2021001").replace(
+        ",no", ",0"
+    )  # floats, where some are missing
     assert read(tmp_path, numbers, unlabeled="drop").class_names == ("0", "2021001")
 
 
 def test_the_servers_examples_alone_prepare_the_others(tmp_path: Path) -> None:
-    """Its ages are 10 and 20, its words f and m; the median of 10 and 20 stands for a gap, and x is no word that it has."""
+    """Its ages are 10 and 20, its words f and m; the median of 10 and 20 stands for a gap, and x
+    is no word that it has.
+    """
     text = SMALL.replace("p4,40", "p4,").replace("p3,30,m", "p3,30,x")
     source = read(tmp_path, text, missing="impute", shadow_size=2).fitted(np.array([1, 0]))
     assert source.train.x[:, 0].tolist() == [-1, 1, 3, 0]
@@ -276,7 +378,9 @@ def test_the_servers_examples_alone_prepare_the_others(tmp_path: Path) -> None:
 def test_the_server_needs_examples_for_statistics_and_a_split_must_use_them(tmp_path: Path) -> None:
     assert read(tmp_path, shadow_size=0, statistics="all_clients").fit is None
     plain = read(tmp_path, shadow_size=0, standardize=False, features=("age", "smokes"))
-    assert plain.fit is None and plain.train.x.any(axis=1).all(), "numbers as they are need no statistics"
+    assert plain.fit is None and plain.train.x.any(axis=1).all(), (
+        "numbers as they are need no statistics"
+    )
     with pytest.raises(TypeError, match="fitted"):
         read(tmp_path).examples(np.array([0]))
 
@@ -284,7 +388,9 @@ def test_the_server_needs_examples_for_statistics_and_a_split_must_use_them(tmp_
 def labeled(folder: Path, labels: list[str], **fields: Any) -> tuple[str, ...]:
     """The classes of a CSV with these labels, ten rows each."""
     rows = [f"{i * 7 % 101}.5,{label}" for i, label in enumerate(labels * 10)]
-    return read(folder, "\n".join(["v,sick", *rows]), part=None, client=None, drop=(), **fields).class_names
+    return read(
+        folder, "\n".join(["v,sick", *rows]), part=None, client=None, drop=(), **fields
+    ).class_names
 
 
 @pytest.mark.parametrize(
@@ -297,29 +403,47 @@ def labeled(folder: Path, labels: list[str], **fields: Any) -> tuple[str, ...]:
         (["-1", "+1"], ("-1", "+1")),
         (["true", "True"], ("True", "true")),
         (["9007199254740993", "9007199254740992", ""], ("9007199254740992", "9007199254740993")),
-        (["18446744073709551617", "18446744073709551616"], ("18446744073709551616", "18446744073709551617")),
+        (
+            ["18446744073709551617", "18446744073709551616"],
+            ("18446744073709551616", "18446744073709551617"),
+        ),
         (["2", "10", "1", ""], ("1", "2", "10")),
-        (["2.0", "10.0", "1.0", ""], ("1", "2", "10")),  # as pandas writes whole numbers beside empty cells
+        (
+            ["2.0", "10.0", "1.0", ""],
+            ("1", "2", "10"),
+        ),  # as pandas writes whole numbers beside empty cells
         (["2020-01-02", "2021-01-02"], ("2020-01-02", "2021-01-02")),
     ],
 )
-def test_labels_are_texts_first(tmp_path: Path, labels: list[str], classes: tuple[str, ...]) -> None:
+def test_labels_are_texts_first(
+    tmp_path: Path, labels: list[str], classes: tuple[str, ...]
+) -> None:
     assert labeled(tmp_path, labels, unlabeled="drop") == classes
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(20)])
-def test_large_whole_labels_of_a_parquet_file_stay_different(tmp_path: Path, kind: pa.DataType) -> None:
+def test_large_whole_labels_of_a_parquet_file_stay_different(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
     labels = pa.array([2**60, 2**60 + 1, None, 2**60 + 2] * 10, pa.int64()).cast(kind)
-    pq.write_table(pa.table({"v": [i * 7 % 101 / 2 for i in range(40)], "sick": labels}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table({"v": [i * 7 % 101 / 2 for i in range(40)], "sick": labels}),
+        tmp_path / "t.parquet",
+    )
     config = table.Config(path="t.parquet", label="sick", unlabeled="drop")
     assert table.load(config, tmp_path).class_names == tuple(str(2**60 + i) for i in range(3))
 
 
 @pytest.mark.parametrize("labels", [["1.5", "2", "2.25"], ["1,5", "2", "2,25"]])
-def test_quantities_are_no_labels_however_they_are_spelled(tmp_path: Path, labels: list[str]) -> None:
+def test_quantities_are_no_labels_however_they_are_spelled(
+    tmp_path: Path, labels: list[str]
+) -> None:
     comma = {"decimal": "comma", "delimiter": "semicolon"} if "," in labels[0] else {}
     text = "\n".join(
-        ["v;sick" if comma else "v,sick", *(f"{i};{x}" if comma else f"{i},{x}" for i, x in enumerate(labels))]
+        [
+            "v;sick" if comma else "v,sick",
+            *(f"{i};{x}" if comma else f"{i},{x}" for i, x in enumerate(labels)),
+        ]
     )
     assert "column 'sick' is continuous: row 1 has 1.5" in refused(
         tmp_path, text, part=None, client=None, drop=(), **comma
@@ -329,12 +453,17 @@ def test_quantities_are_no_labels_however_they_are_spelled(tmp_path: Path, label
 def test_words_that_stand_for_a_missing_value_can_be_chosen(tmp_path: Path) -> None:
     text = SMALL.replace("p4,40,m", "p4,-,NA")
     said = refused(tmp_path, text)
-    assert "column 'age' mixes numbers and texts: '-' in row 4" not in said and "'10' in row 1, '-' in row 4" in said
+    assert (
+        "column 'age' mixes numbers and texts: '-' in row 4" not in said
+        and "'10' in row 1, '-' in row 4" in said
+    )
     assert "column 'sex' has a missing value in row 4 ('NA' taken for empty" in said
     words = re.findall(r"data\.nulls '([^']*)'", said)
     assert {tuple(set(one.split(",")) ^ set(NULLS)) for one in words} == {("-",), ("NA",)}
     source = read(tmp_path, text, nulls="-", missing="impute", standardize=False)
-    assert source.train.x[:, 0].tolist() == [10, 20, 30, 20] and source.train.x.shape[1] == 5  # with f, m and NA
+    assert (
+        source.train.x[:, 0].tolist() == [10, 20, 30, 20] and source.train.x.shape[1] == 5
+    )  # with f, m and NA
     assert labeled(tmp_path, ["NA", "K", ""], nulls=(), unlabeled="drop") == ("K", "NA")
 
 
@@ -347,13 +476,21 @@ def test_new_fields_change_no_other_id() -> None:
 @pytest.mark.parametrize(
     ("cells", "numbers", "said"),
     [
-        (["6%", "7.5%", "50%", "8%", "9%", "1%"], [6, 7.5, 50, 8], "holds numbers with signs or units: '6%' in row 1"),
+        (
+            ["6%", "7.5%", "50%", "8%", "9%", "1%"],
+            [6, 7.5, 50, 8],
+            "holds numbers with signs or units: '6%' in row 1",
+        ),
         (
             ["$1,200", "$5", "$6", "$7", "$8", "$9"],
             [1200, 5, 6, 7],
             "holds numbers with signs or units: '$1,200' in row 1",
         ),
-        (["0071", "4010", "5", "1", "2", "3"], [71, 4010, 5, 1], "begin with 0, as codes do: '0071' in row 1"),
+        (
+            ["0071", "4010", "5", "1", "2", "3"],
+            [71, 4010, 5, 1],
+            "begin with 0, as codes do: '0071' in row 1",
+        ),
         (["7", "0x10", "5", "1", "2", "3"], None, "begin with 0, as codes do: '0x10' in row 2"),
         (["20200131", "20200201"] * 3, [20200131, 20200201] * 2, "holds dates such as 20200131"),
         (["01/31/2020", "02/01/2020"] * 3, None, "holds dates: '01/31/2020' in row 1"),
@@ -363,10 +500,16 @@ def test_numbers_that_may_be_something_else_are_listed_or_refused(
     tmp_path: Path, cells: list[str], numbers: list[float] | None, said: str
 ) -> None:
     head, *rows = SMALL.splitlines()
-    text = "\n".join([f"{head},n", *(f'{row},"{cell}"' for row, cell in zip(rows, cells, strict=True))])
-    assert said in refused(tmp_path, text) and "list it in data.numbers or data.categories" in refused(tmp_path, text)
+    text = "\n".join(
+        [f"{head},n", *(f'{row},"{cell}"' for row, cell in zip(rows, cells, strict=True))]
+    )
+    assert said in refused(
+        tmp_path, text
+    ) and "list it in data.numbers or data.categories" in refused(tmp_path, text)
     if numbers:
-        source = read(tmp_path, text, numbers="n", features=("n",), standardize=False, duplicates="keep")
+        source = read(
+            tmp_path, text, numbers="n", features=("n",), standardize=False, duplicates="keep"
+        )
         assert source.train.x[:, 0].tolist() == np.array(numbers, np.float32).tolist()
     codes = read(tmp_path, text, categories="n", features=("n",), duplicates="keep").train.x
     assert codes.shape[1] == len(set(cells[:4])) and (codes.sum(axis=1) == 1).all()
@@ -374,8 +517,9 @@ def test_numbers_that_may_be_something_else_are_listed_or_refused(
 
 def test_a_listed_number_with_another_sign_is_named(tmp_path: Path) -> None:
     text = SMALL.replace(",10,m", ",10%,m").replace(",20,f", ",20%,f").replace("age", "rate")
-    assert "column 'rate' has more than numbers of one sign: '10%' in row 1, '30' in row 3" in refused(
-        tmp_path, text, numbers="rate"
+    assert (
+        "column 'rate' has more than numbers of one sign: '10%' in row 1, '30' in row 3"
+        in refused(tmp_path, text, numbers="rate")
     )
 
 
@@ -394,7 +538,9 @@ def test_lists_of_one_length_are_as_many_numbers(tmp_path: Path) -> None:
         pa.large_list(pa.float32()),
         pa.list_(pa.list_(pa.float32())),
     ):
-        values = [[row[:2], row[2:]] for row in numbers] if "list<item: list" in str(kind) else rows["v"]
+        values = (
+            [[row[:2], row[2:]] for row in numbers] if "list<item: list" in str(kind) else rows["v"]
+        )
         pq.write_table(pa.table(rows | {"v": pa.array(values, kind)}), tmp_path / "t.parquet")
         config = table.Config(path="t.parquet", label="sick", part="part", standardize=False)
         source = table.load(config, tmp_path)
@@ -402,7 +548,9 @@ def test_lists_of_one_length_are_as_many_numbers(tmp_path: Path) -> None:
         assert source.columns == ("v[0]", "v[1]", "v[2]", "v[3]")
     missing = pa.array([None, *numbers[1:].tolist()])
     pq.write_table(pa.table(rows | {"v": missing}), tmp_path / "t.parquet")
-    imputed = table.load(config.model_copy(update={"missing": "impute", "statistics": "all_clients"}), tmp_path)
+    imputed = table.load(
+        config.model_copy(update={"missing": "impute", "statistics": "all_clients"}), tmp_path
+    )
     np.testing.assert_allclose(imputed.train.x[0], np.median(numbers[1:4], axis=0))
 
 
@@ -419,7 +567,9 @@ def test_rows_of_the_validation_part_are_left_out_and_counted(tmp_path: Path) ->
 
 def test_values_that_the_server_does_not_know_are_counted(tmp_path: Path) -> None:
     """Of sex it knows f and m, and of n the 1 alone; x is in one row, and 2 in another."""
-    text = "\n".join(f"{line},{('n', 1, 1, 1, 2, 1, 1)[row]}" for row, line in enumerate(SMALL.splitlines()))
+    text = "\n".join(
+        f"{line},{('n', 1, 1, 1, 2, 1, 1)[row]}" for row, line in enumerate(SMALL.splitlines())
+    )
     source = read(tmp_path, text, shadow_size=2)
     assert source.remarks == ()
     (said,) = source.fitted(np.array([1, 0])).remarks
@@ -432,7 +582,9 @@ def test_values_that_the_server_does_not_know_are_counted(tmp_path: Path) -> Non
 
 def test_nearly_equal_names_are_remarked(tmp_path: Path) -> None:
     text = SMALL.replace(",a,", ",St. Mary,").replace("p5,50,x,true,b", "p5,50,x,true,ST. MARY.")
-    assert read(tmp_path, text).remarks == ("warning: nearly equal clients: 'ST. MARY.' and 'St. Mary'",)
+    assert read(tmp_path, text).remarks == (
+        "warning: nearly equal clients: 'ST. MARY.' and 'St. Mary'",
+    )
 
 
 @pytest.mark.parametrize(
@@ -444,15 +596,30 @@ def test_nearly_equal_names_are_remarked(tmp_path: Path) -> None:
             "",
             "column split says in which part of the data a row is, and is a feature",
         ),
-        ("is_test", ["0", "1"], "", "column is_test says in which part of the data a row is, and is a feature"),
-        ("fold", ["0", "1", "2"], "client", "column fold says in which part of the data a row is, and is the client"),
+        (
+            "is_test",
+            ["0", "1"],
+            "",
+            "column is_test says in which part of the data a row is, and is a feature",
+        ),
+        (
+            "fold",
+            ["0", "1", "2"],
+            "client",
+            "column fold says in which part of the data a row is, and is the client",
+        ),
         (
             "test",
             ["0", "1"],
             "",
             "column test may say in which part of the data a row is, and is a feature",
         ),
-        ("x", ["train", "test", "later"], "", "column x may say in which part of the data a row is, and is a feature"),
+        (
+            "x",
+            ["train", "test", "later"],
+            "",
+            "column x may say in which part of the data a row is, and is a feature",
+        ),
         ("x", ["train", "car", "bus"], "", ""),
         ("state", ["0", "1"], "", ""),
     ],

@@ -1,4 +1,6 @@
-"""Rotation against an oracle written pixel by pixel and against torchvision; brightness, scale and normalization."""
+"""Rotation against an oracle written pixel by pixel and against torchvision; brightness, scale
+and normalization.
+"""
 
 import math
 
@@ -50,9 +52,12 @@ def test_rotation_equals_torchvision(shape, fill):
     x, degrees = images(*shape), np.array([-33.0, 0.0, 12.5, 25.0, 49.9, 180.0])
     ours = transforms.rotate(x, degrees, fill)
     for image, angle, turned in zip(x, degrees, ours, strict=True):
-        # Without a fill torchvision samples an image that is zero outside; its own blending with a fill would weigh the
-        # rim twice.
-        expected = published(torch.from_numpy(image) - fill, float(angle), InterpolationMode.BILINEAR) + fill
+        # Without a fill torchvision samples an image that is zero outside; its own blending with a
+        # fill would weigh the rim twice.
+        expected = (
+            published(torch.from_numpy(image) - fill, float(angle), InterpolationMode.BILINEAR)
+            + fill
+        )
         np.testing.assert_allclose(turned, expected.numpy(), atol=1e-5)
 
 
@@ -61,7 +66,13 @@ def test_a_positive_angle_turns_counter_clockwise():
     np.testing.assert_allclose(transforms.rotate(x, 90), np.rot90(x, axes=(2, 3)), atol=1e-6)
 
 
-@given(arrays(np.float32, st.tuples(st.integers(0, 6), *[st.integers(1, 6)] * 3), elements=st.floats(0, 1, width=32)))
+@given(
+    arrays(
+        np.float32,
+        st.tuples(st.integers(0, 6), *[st.integers(1, 6)] * 3),
+        elements=st.floats(0, 1, width=32),
+    )
+)
 def test_an_angle_of_zero_changes_no_bit(x):
     np.testing.assert_array_equal(transforms.rotate(x, 0.0, fill=1.0), x)
 
@@ -70,7 +81,9 @@ def test_more_angles_than_are_worked_out_at_once():
     count = 2 * transforms.ANGLES_AT_ONCE + 1
     x, degrees = images(count, 1, 4, 4), np.random.default_rng(0).uniform(-180, 180, count)
     degrees[::5] = degrees[0]  # several images of one angle
-    expected = [rotated_by_hand(image[0], angle, 0.0) for image, angle in zip(x, degrees, strict=True)]
+    expected = [
+        rotated_by_hand(image[0], angle, 0.0) for image, angle in zip(x, degrees, strict=True)
+    ]
     np.testing.assert_allclose(transforms.rotate(x, degrees)[:, 0], expected, atol=1e-6)
 
 
@@ -84,14 +97,20 @@ def test_brightness_multiplies_and_clips():
 def test_results_are_contiguous_float32_and_arguments_stay(name):
     x = images(4, 3, 6, 5)[:, ::-1]
     before = x.copy()
-    result = transforms.apply(name, transforms.scale(x), np.array([1.1, 0.2, 30, 0.5], np.float32), fill=0.2)
+    result = transforms.apply(
+        name, transforms.scale(x), np.array([1.1, 0.2, 30, 0.5], np.float32), fill=0.2
+    )
     assert result.dtype == np.float32 and result.flags.c_contiguous and result.shape == x.shape
     np.testing.assert_array_equal(x, before)
 
 
 def test_bytes_are_scaled_and_floats_are_not():
-    np.testing.assert_array_equal(transforms.scale(np.array([[0, 51, 255]], np.uint8)), np.float32([[0, 0.2, 1]]))
-    np.testing.assert_array_equal(transforms.scale(np.float32([[-3, 400]])), np.float32([[-3, 400]]))
+    np.testing.assert_array_equal(
+        transforms.scale(np.array([[0, 51, 255]], np.uint8)), np.float32([[0, 0.2, 1]])
+    )
+    np.testing.assert_array_equal(
+        transforms.scale(np.float32([[-3, 400]])), np.float32([[-3, 400]])
+    )
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3, 3), (4, 2, 5)])

@@ -68,7 +68,9 @@ def test_a_table_in_any_format(tmp_path, suffix):
     ]
 
 
-def test_signs_between_columns_and_in_numbers_are_noticed_and_the_source_reads_the_same_numbers(tmp_path):
+def test_signs_between_columns_and_in_numbers_are_noticed_and_the_source_reads_the_same_numbers(
+    tmp_path,
+):
     table = pa.table(columns()).to_pandas()
     table.to_csv(tmp_path / "point.csv", index=False, sep=";")
     table.to_csv(tmp_path / "comma.csv", index=False, sep=";", decimal=",")
@@ -76,48 +78,82 @@ def test_signs_between_columns_and_in_numbers_are_noticed_and_the_source_reads_t
     assert (result.fields["delimiter"], result.fields["decimal"]) == ("semicolon", "comma")
     assert "decimal" not in plain.fields
     comma, point = (
-        table_source.load(table_source.Config(path=name, **one.fields, duplicates="keep"), tmp_path).train.x
+        table_source.load(
+            table_source.Config(path=name, **one.fields, duplicates="keep"), tmp_path
+        ).train.x
         for name, one in (("comma.csv", result), ("point.csv", plain))
     )
     assert comma.tobytes() == point.tobytes()
-    table.assign(note=["x" * 150_000] + ["short"] * (ROWS - 1)).to_csv(tmp_path / "long.csv", index=False)
-    assert look(tmp_path / "long.csv").fields["label"] == "outcome"  # a cell longer than the csv module reads
+    table.assign(note=["x" * 150_000] + ["short"] * (ROWS - 1)).to_csv(
+        tmp_path / "long.csv", index=False
+    )
+    assert (
+        look(tmp_path / "long.csv").fields["label"] == "outcome"
+    )  # a cell longer than the csv module reads
 
 
 def test_columns_that_are_no_features_are_left_out_with_the_reason(tmp_path):
     days = np.arange(ROWS).astype("datetime64[D]")
-    result = look(written(tmp_path, ".parquet", day=days, empty=[None] * ROWS, lists=[["a"]] * ROWS))
+    result = look(
+        written(tmp_path, ".parquet", day=days, empty=[None] * ROWS, lists=[["a"]] * ROWS)
+    )
     assert set(result.fields["drop"]) == {"patient_id", "day", "empty", "lists"}
-    many = {"note": [f"text {i}" for i in range(300)], "y": [0, 1] * 150, "x": [i % 7 + i / 1000 for i in range(300)]}
+    many = {
+        "note": [f"text {i}" for i in range(300)],
+        "y": [0, 1] * 150,
+        "x": [i % 7 + i / 1000 for i in range(300)],
+    }
     parquet.write_table(pa.table(many), tmp_path / "many.parquet")
     assert "note: 300 different texts" in look(tmp_path / "many.parquet", "y").remarks["drop"]
 
 
 def test_empty_cells_are_counted_and_their_spelling_is_said(tmp_path):
-    rows = [f"{['N/A', '', i][i % 3]},{['None', 'beer'][i % 2]},{['?', i][i % 2]},{i % 2}" for i in range(24)]
+    rows = [
+        f"{['N/A', '', i][i % 3]},{['None', 'beer'][i % 2]},{['?', i][i % 2]},{i % 2}"
+        for i in range(24)
+    ]
     (tmp_path / "t.csv").write_text("\n".join(["a,drink,c,y", *rows]))
     result = look(tmp_path / "t.csv", "y")
     assert result.fields["missing"] == "impute"
-    assert "empty cells: a 16, c 12 ('N/A' and '?' taken for empty; to keep them: " in result.remarks["missing"]
+    assert (
+        "empty cells: a 16, c 12 ('N/A' and '?' taken for empty; to keep them: "
+        in result.remarks["missing"]
+    )
     for empty, warned in ((44, True), (43, False)):  # of 48
-        result = look(written(tmp_path, age=[None] * empty + [20.5 + i for i in range(ROWS - empty)]))
+        result = look(
+            written(tmp_path, age=[None] * empty + [20.5 + i for i in range(ROWS - empty)])
+        )
         assert ("warning: column age is empty in 44 of 48 rows" in notes(result)) == warned
 
 
 def test_words_taken_for_empty_are_named_and_can_be_kept(tmp_path):
-    path = written(tmp_path, hospital=["NA", "EU", "None"] * 16, outcome=["null", "ill", "well"] * 16)
+    path = written(
+        tmp_path, hospital=["NA", "EU", "None"] * 16, outcome=["null", "ill", "well"] * 16
+    )
     with pytest.raises(DataError) as error:
         look(path, client="hospital")
     label, client = sorted(str(error.value).splitlines(), reverse=True)
-    keep_null, keep_na = "--nulls 'NA,N/A,#N/A,NaN,nan,NULL,?'", "--nulls 'N/A,#N/A,NaN,nan,null,NULL,?'"
-    assert label.startswith("--label: column 'outcome' has 16 missing values") and "'null' taken" in label
-    assert client.startswith("--client: column 'hospital' has 16 missing values") and "'NA' taken" in client
+    keep_null, keep_na = (
+        "--nulls 'NA,N/A,#N/A,NaN,nan,NULL,?'",
+        "--nulls 'N/A,#N/A,NaN,nan,null,NULL,?'",
+    )
+    assert (
+        label.startswith("--label: column 'outcome' has 16 missing values")
+        and "'null' taken" in label
+    )
+    assert (
+        client.startswith("--client: column 'hospital' has 16 missing values")
+        and "'NA' taken" in client
+    )
     assert keep_null in label and keep_na in client
     result = look(path, client="hospital", nulls=())
     assert result.fields["nulls"] == [] and result.clients == ("EU", "NA", "None")
     assert "label outcome: 3 classes: ill 16, null 16, well 16" in result.notes
     dropped = notes(look(path, drop_unlabeled=True))
-    assert "16 rows have no label and are left out ('null' taken for empty" in dropped and keep_null in dropped
+    assert (
+        "16 rows have no label and are left out ('null' taken for empty" in dropped
+        and keep_null in dropped
+    )
     kept = notes(look(written(tmp_path, hospital=["None", "EU", "n/a"] * 16), client="hospital"))
     assert "client hospital: 'None', in 16 rows, is a value" in kept and "'n/a', in 16 rows" in kept
 
@@ -125,8 +161,13 @@ def test_words_taken_for_empty_are_named_and_can_be_kept(tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("word", ["n/a", "-", "unknown"])
 def test_a_column_is_not_lost_to_one_bad_cell(tmp_path, suffix, word):
-    """130 different numbers and a word are no 131 categories: the cell is named, and the word can be taken for missing."""
-    rows = {"x": [*(f"{i + 0.5}" for i in range(130)), word], "y": ["a", "b", "b"] * 43 + ["a", "b"]}
+    """130 different numbers and a word are no 131 categories: the cell is named, and the word
+    can be taken for missing.
+    """
+    rows = {
+        "x": [*(f"{i + 0.5}" for i in range(130)), word],
+        "y": ["a", "b", "b"] * 43 + ["a", "b"],
+    }
     path = tmp_path / f"t{suffix}"
     table = pa.table(rows).to_pandas()
     table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
@@ -138,7 +179,9 @@ def test_a_column_is_not_lost_to_one_bad_cell(tmp_path, suffix, word):
     assert remedy[-1] == word
     result = look(path, "y", nulls=tuple(remedy))
     assert result.shape == (1,) and "empty cells: x 1" in result.remarks["missing"]
-    assert look(path, "y", nulls=tuple(remedy)).fields.get("numbers", []) == ([] if suffix == ".csv" else ["x"])
+    assert look(path, "y", nulls=tuple(remedy)).fields.get("numbers", []) == (
+        [] if suffix == ".csv" else ["x"]
+    )
 
 
 def test_texts_that_stand_for_numbers_dates_and_codes_are_said(tmp_path):
@@ -168,8 +211,13 @@ def test_texts_that_stand_for_numbers_dates_and_codes_are_said(tmp_path):
 
 
 def test_groups_of_three_digits_are_thousands_and_no_fractions(tmp_path):
-    """36,289 between semicolons: other numbers like 1,5 say that the comma is before a fraction, and 0,289 does, too."""
-    for cells, fields in ((["36,289", "1,500"], ("point", ["x"])), (["36,289", "1,5"], ("comma", []))):
+    """36,289 between semicolons: other numbers like 1,5 say that the comma is before a fraction,
+    and 0,289 does, too.
+    """
+    for cells, fields in (
+        (["36,289", "1,500"], ("point", ["x"])),
+        (["36,289", "1,5"], ("comma", [])),
+    ):
         rows = [f"{cells[i % 2]};{i % 5};{'ab'[i % 3 > 0]}" for i in range(60)]
         (tmp_path / "t.csv").write_text("\n".join(["x;z;y", *rows]))
         result = look(tmp_path / "t.csv", "y")
@@ -177,7 +225,9 @@ def test_groups_of_three_digits_are_thousands_and_no_fractions(tmp_path):
 
 
 def test_rows_of_a_subject_and_rows_without_a_label(tmp_path):
-    result = look(written(tmp_path, patient_id=[f"p{i // 4}" for i in range(ROWS)]), subject="patient_id")
+    result = look(
+        written(tmp_path, patient_id=[f"p{i // 4}" for i in range(ROWS)]), subject="patient_id"
+    )
     assert result.fields == {"label": "outcome", "subject": "patient_id"}
     assert result.test.tolist() == [16]  # 4 of 12 patients
     result = look(written(tmp_path, outcome=[None, "ill", "well"] * 16), drop_unlabeled=True)
@@ -188,14 +238,26 @@ def test_a_column_of_train_and_test_is_noticed(tmp_path):
     result = look(written(tmp_path, division=["train", "Train", "test"] * 16))
     assert (result.fields["part"], result.shape, result.test.tolist()) == ("division", (4,), [16])
     assert "part" not in look(written(tmp_path, division=["train", "later", "test"] * 16)).fields
-    result = look(written(tmp_path, Split=["train", "val", "test"] * 16, also=["train", "train", "test"] * 16))
-    assert (result.fields["part"], result.train.tolist(), result.test.tolist()) == ("Split", [16], [16])
+    result = look(
+        written(tmp_path, Split=["train", "val", "test"] * 16, also=["train", "train", "test"] * 16)
+    )
+    assert (result.fields["part"], result.train.tolist(), result.test.tolist()) == (
+        "Split",
+        [16],
+        [16],
+    )
     assert "16 rows of the validation part are not read" in result.notes
     assert "also" in result.fields["drop"] and "duplicates" not in result.fields
     result = look(written(tmp_path, is_test=[0, 0, 1] * 16, fold=[*range(6)] * 8))
-    assert (result.fields["part"], result.test.tolist(), "fold" in result.fields["drop"]) == ("is_test", [16], True)
+    assert (result.fields["part"], result.test.tolist(), "fold" in result.fields["drop"]) == (
+        "is_test",
+        [16],
+        True,
+    )
     for options in ({"label": "split"}, {"client": "split"}, {"subject": "split"}):
-        with pytest.raises(DataError, match=f"--{next(iter(options))}: column 'split' says in which part"):
+        with pytest.raises(
+            DataError, match=f"--{next(iter(options))}: column 'split' says in which part"
+        ):
             look(written(tmp_path, split=["train", "test"] * 24), **options)
     warned = look(written(tmp_path, fold=[*range(6)] * 8, test=[0, 1] * 24), client="fold").notes
     assert [note.split()[2] for note in warned if note.startswith("warning")] == ["fold", "test"]
@@ -206,24 +268,36 @@ def test_a_column_of_codes_is_a_category_and_a_slip_is_refused(tmp_path):
     result = look(written(tmp_path, stage=["1", "2", "3+"] * 16))
     assert result.fields["categories"] == ["stage"]
     assert "stage: 1, 2, 3+ are not all numbers" in result.remarks["categories"]
-    with pytest.raises(DataError, match="column 'stage' mixes numbers and texts: '1' in row 1, '3\\+' in row 47"):
+    with pytest.raises(
+        DataError, match="column 'stage' mixes numbers and texts: '1' in row 1, '3\\+' in row 47"
+    ):
         look(written(tmp_path, stage=["1", "2"] * 23 + ["3+", "1"]))
 
 
 def test_lists_of_numbers_are_features_and_tokens_no_quantities(tmp_path):
     draw = np.random.default_rng(0)
     result = look(written(tmp_path, ".parquet", embedding=draw.normal(size=(ROWS, 5)).tolist()))
-    assert result.shape == (9,) and "standardize" not in result.fields and result.fields["drop"] == ["patient_id"]
-    result = look(written(tmp_path, ".parquet", input_ids=draw.integers(0, 30_000, (ROWS, 4)).tolist()))
+    assert (
+        result.shape == (9,)
+        and "standardize" not in result.fields
+        and result.fields["drop"] == ["patient_id"]
+    )
+    result = look(
+        written(tmp_path, ".parquet", input_ids=draw.integers(0, 30_000, (ROWS, 4)).tolist())
+    )
     assert result.shape == (8,) and result.fields["standardize"] is False
-    assert look(written(tmp_path, ".parquet", input_ids=[[1, 2]] * ROWS), drop=["input_ids"]).shape == (4,)
+    assert look(
+        written(tmp_path, ".parquet", input_ids=[[1, 2]] * ROWS), drop=["input_ids"]
+    ).shape == (4,)
     with pytest.raises(DataError, match="column 'ragged' holds lists of 2 and 1 numbers"):
         look(written(tmp_path, ".parquet", ragged=[[1.0, 2.0], [1.0]] * (ROWS // 2)))
 
 
 def test_labels_and_clients_that_are_nearly_equal_are_named(tmp_path):
     result = look(
-        written(tmp_path, hospital=["St. Mary", "st. mary ", "East"] * 16, outcome=["1", "01", "2"] * 16),
+        written(
+            tmp_path, hospital=["St. Mary", "st. mary ", "East"] * 16, outcome=["1", "01", "2"] * 16
+        ),
         client="hospital",
     )
     assert [note for note in result.notes if note.startswith("warning")] == [
@@ -234,14 +308,18 @@ def test_labels_and_clients_that_are_nearly_equal_are_named(tmp_path):
 
 def test_a_number_in_each_row_is_warned_of(tmp_path):
     once = (np.random.default_rng(0).permutation(900_000)[:ROWS] + 100_000).tolist()
-    assert "warning: column serum has another whole number in each row" in notes(look(written(tmp_path, serum=once)))
+    assert "warning: column serum has another whole number in each row" in notes(
+        look(written(tmp_path, serum=once))
+    )
     assert "patient_id" in look(written(tmp_path, patient_id=once)).fields["drop"]
     assert "warning" not in notes(look(written(tmp_path, serum=[i // 2 for i in once])))
 
 
 @pytest.mark.parametrize("index", [False, True])
 def test_columns_that_count_are_a_header(tmp_path, index):
-    table = pa.table({str(i): [(7 * row + i) % 11 / 4 for row in range(ROWS)] for i in range(4)}).to_pandas()
+    table = pa.table(
+        {str(i): [(7 * row + i) % 11 / 4 for row in range(ROWS)] for i in range(4)}
+    ).to_pandas()
     table["4"] = [row % 3 for row in range(ROWS)]
     table.to_csv(tmp_path / "t.csv", index=index)
     result = look(tmp_path / "t.csv", "4")
@@ -257,8 +335,16 @@ def test_columns_that_count_are_a_header(tmp_path, index):
             "--client: each of the 48 clients has one example",
         ),
         ({}, {"client": "hospitals"}, r"--client: .* Did you mean 'hospital'\?"),
-        ({}, {"client": "hospital", "group": "x"}, "--group: patients.csv has no column 'x'. patients.csv has the col"),
-        ({"outcome": [None, "ill", "well"] * 16}, {}, "--label: .* 16 missing values, .* row 1; .* --drop-unlabeled"),
+        (
+            {},
+            {"client": "hospital", "group": "x"},
+            "--group: patients.csv has no column 'x'. patients.csv has the col",
+        ),
+        (
+            {"outcome": [None, "ill", "well"] * 16},
+            {},
+            "--label: .* 16 missing values, .* row 1; .* --drop-unlabeled",
+        ),
         ({}, {"layout": "class"}, "--layout: is not for table"),
     ],
 )
@@ -290,7 +376,9 @@ def test_files_that_cannot_be_read(tmp_path, name, content, sentence):
 def test_another_encoding_is_named_and_how_to_leave_it(tmp_path, words):
     path = written(tmp_path)
     path.write_bytes(path.read_text().replace(*words).encode("latin-1"))
-    with pytest.raises(DataError, match="iconv -f LATIN1 -t UTF-8 patients.csv > utf8-patients.csv"):
+    with pytest.raises(
+        DataError, match="iconv -f LATIN1 -t UTF-8 patients.csv > utf8-patients.csv"
+    ):
         look(path)
 
 
@@ -306,14 +394,19 @@ def test_two_bytes_a_letter_are_named_and_the_command_converts_them(tmp_path, en
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_arrays(tmp_path, suffix):
-    pixels, path = np.random.default_rng(0).integers(0, 255, (12, 1, 8, 8), np.uint8), tmp_path / f"some{suffix}"
+    pixels, path = (
+        np.random.default_rng(0).integers(0, 255, (12, 1, 8, 8), np.uint8),
+        tmp_path / f"some{suffix}",
+    )
     arrays = {"images": pixels, "labels": np.arange(12) % 3, "who": np.arange(12) // 6}
     np.savez(path, **arrays) if suffix == ".npz" else save_file(arrays, path)
     result = look(path, None, client="who")
     assert result.fields == {"x": "images", "y": "labels", "client": "who"}
     assert (result.shape, result.clients) == ((1, 8, 8), ("0", "1"))
     assert "label: 3 classes: 0 4, 1 4, 2 4" in result.notes
-    with pytest.raises(DataError, match=r"--label: some.* has no array 'z'. It has images, labels, who"):
+    with pytest.raises(
+        DataError, match=r"--label: some.* has no array 'z'. It has images, labels, who"
+    ):
         look(path, "z")
     with pytest.raises(DataError, match="--subject: is not for arrays"):
         look(path, None, subject="who")
@@ -333,16 +426,33 @@ def test_arrays(tmp_path, suffix):
         (np.arange(40 * 64).reshape(40, 64) % 250, {"standardize": True}),
         (np.arange(40 * 8).reshape(40, 8) * [1, 1, 1, 1, 1, 1, 9, 99], {"standardize": True}),
     ],
-    ids=["pixels to 200", "16 bits", "to 1", "gray", "token ids", "floats", "small numbers", "quantities"],
+    ids=[
+        "pixels to 200",
+        "16 bits",
+        "to 1",
+        "gray",
+        "token ids",
+        "floats",
+        "small numbers",
+        "quantities",
+    ],
 )
 def test_large_numbers_are_standardized_and_token_ids_are_not(tmp_path, x, fields):
-    np.savez(tmp_path / "a.npz", X_train=x[:30], X_test=x[30:], y_train=np.arange(30) % 2, y_test=np.arange(10) % 2)
+    np.savez(
+        tmp_path / "a.npz",
+        X_train=x[:30],
+        X_test=x[30:],
+        y_train=np.arange(30) % 2,
+        y_test=np.arange(10) % 2,
+    )
     result = look(tmp_path / "a.npz", None)
     assert result.fields == {"x": "X", "y": "y"} | fields
     assert ("seems to hold token ids" in notes(result)) == (x.ndim == 2 and not fields)
 
 
-def images(folder: Path, places: list[str], size: tuple[int, int] = (8, 6), mode: str = "L") -> Path:
+def images(
+    folder: Path, places: list[str], size: tuple[int, int] = (8, 6), mode: str = "L"
+) -> Path:
     """Four images in each of ``places``."""
     for i, place in enumerate(4 * places):
         (folder / place).mkdir(parents=True, exist_ok=True)
@@ -353,11 +463,35 @@ def images(folder: Path, places: list[str], size: tuple[int, int] = (8, 6), mode
 @pytest.mark.parametrize(
     ("places", "made", "options", "fields", "shape"),
     [
-        (["cat", "dog", ".ipynb_checkpoints", "cat/.ipynb_checkpoints"], {}, {}, {"color": "gray"}, (1, 6, 8)),
-        (["cat", "dog"], {"size": (300, 200), "mode": "RGB"}, {}, {"color": "rgb", "size": [32, 32]}, (3, 32, 32)),
+        (
+            ["cat", "dog", ".ipynb_checkpoints", "cat/.ipynb_checkpoints"],
+            {},
+            {},
+            {"color": "gray"},
+            (1, 6, 8),
+        ),
+        (
+            ["cat", "dog"],
+            {"size": (300, 200), "mode": "RGB"},
+            {},
+            {"color": "rgb", "size": [32, 32]},
+            (3, 32, 32),
+        ),
         (["train/cat", "train/dog", "test/cat", "test/dog"], {}, {}, {"color": "gray"}, (1, 6, 8)),
-        (["anna/cat", "anna/dog", "ben/cat"], {}, {"layout": "client/class"}, {"color": "gray"}, (1, 6, 8)),
-        (["cat/anna", "dog/anna", "cat/ben"], {}, {"layout": "class/client"}, {"color": "gray"}, (1, 6, 8)),
+        (
+            ["anna/cat", "anna/dog", "ben/cat"],
+            {},
+            {"layout": "client/class"},
+            {"color": "gray"},
+            (1, 6, 8),
+        ),
+        (
+            ["cat/anna", "dog/anna", "cat/ben"],
+            {},
+            {"layout": "class/client"},
+            {"color": "gray"},
+            (1, 6, 8),
+        ),
     ],
     ids=["hidden folders", "large images", "train and test", "client/class", "class/client"],
 )
@@ -411,7 +545,9 @@ def test_a_column_says_whose_rows_are_rather_than_the_file(tmp_path):
 def test_numbers_of_rows_that_begin_anew_in_each_file_are_left_out(tmp_path):
     for who, first in (("a", 20.5), ("b", 70.25)):
         (tmp_path / "all").mkdir(exist_ok=True)
-        made = written(tmp_path, age=[first + i for i in range(ROWS)], outcome=["ill", "well", None] * 16)
+        made = written(
+            tmp_path, age=[first + i for i in range(ROWS)], outcome=["ill", "well", None] * 16
+        )
         made.rename(tmp_path / f"all/{who}.csv")
     result = look(tmp_path / "all", drop_unlabeled=True)
     assert result.fields["drop"] == ["patient_id"]
@@ -420,7 +556,13 @@ def test_numbers_of_rows_that_begin_anew_in_each_file_are_left_out(tmp_path):
 
 def test_an_array_of_train_and_test_is_noticed(tmp_path):
     x = np.random.default_rng(0).normal(size=(40, 3))
-    np.savez(tmp_path / "a.npz", x=x, y=np.arange(40) % 2, split=["Training"] * 30 + ["test"] * 10, o=[*"ab"] * 20)
+    np.savez(
+        tmp_path / "a.npz",
+        x=x,
+        y=np.arange(40) % 2,
+        split=["Training"] * 30 + ["test"] * 10,
+        o=[*"ab"] * 20,
+    )
     result = look(tmp_path / "a.npz", None)
     assert (result.fields["part"], result.test.tolist()) == ("split", [10])
     assert "not read: 40 rows of o" in result.notes
@@ -429,9 +571,15 @@ def test_an_array_of_train_and_test_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (["data/x.npy", "README.md"], "all holds no .npy file; name the file or the folder of the arrays"),
+        (
+            ["data/x.npy", "README.md"],
+            "all holds no .npy file; name the file or the folder of the arrays",
+        ),
         (["a.npz", "b.npz"], "name the file or the folder of the arrays"),
-        (["1.gif", "2.gif"], "has no images in the layout CLASS/IMAGE .*; not read: 2 .gif in the folder itself"),
+        (
+            ["1.gif", "2.gif"],
+            "has no images in the layout CLASS/IMAGE .*; not read: 2 .gif in the folder itself",
+        ),
     ],
 )
 def test_other_folders_are_refused_with_what_they_hold(tmp_path, names, sentence):

@@ -1,4 +1,6 @@
-"""What the tests of kills, nodes and jobs share, made once: a sweep, what it must come to, and a cluster of two nodes."""
+"""What the tests of kills, nodes and jobs share, made once: a sweep, what it must come to, and a
+cluster of two nodes.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,12 @@ def written(folder: Path, changes: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def own_ray() -> Iterator[None]:
-    """A folder of Ray's for these tests alone: runs that others kill are not theirs to clean up, nor theirs the others'."""
-    folder = tempfile.mkdtemp(prefix="fp", dir="/tmp")  # short: a socket's path has at most 107 letters
+    """A folder of Ray's for these tests alone: runs that others kill are not theirs to clean up,
+    nor theirs the others'.
+    """
+    folder = tempfile.mkdtemp(
+        prefix="fp", dir="/tmp"
+    )  # short: a socket's path has at most 107 letters
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         yield
@@ -62,7 +68,8 @@ def expected_of_slower(slower, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    """Two nodes of one CPU each, so that a trial of two actors lies on both, the first with a job server.
+    """Two nodes of one CPU each, so that a trial of two actors lies on both, the first with a
+    job server.
 
     A test that loses a node starts another.
     """

@@ -1,4 +1,6 @@
-"""Commands that begin in the same moment on a fresh results folder: each finishes, or is refused with a sentence."""
+"""Commands that begin in the same moment on a fresh results folder: each finishes, or is refused
+with a sentence.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,23 @@ pytestmark = pytest.mark.slow
 
 # Loads what a command loads, waits for a line, and is the command.
 WAITING = (
-    "import sys; from orchestrator.cli import main; print('ready', flush=True); input(); sys.exit(main(sys.argv[1:]))"
+    "import sys; from orchestrator.cli import main; print('ready', flush=True); input(); "
+    "sys.exit(main(sys.argv[1:]))"
 )
 
 
 def at_once(sweeps: list[Path], results: Path) -> list[tuple[int, str]]:
     """Run these sweeps into one results folder; exit codes and all output."""
-    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE) | {"stderr": subprocess.STDOUT, "text": True}
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE) | {
+        "stderr": subprocess.STDOUT,
+        "text": True,
+    }
     begun = [
-        subprocess.Popen([sys.executable, "-c", WAITING, *arguments(sweep, results)[3:]], env=environment(), **pipes)
+        subprocess.Popen(
+            [sys.executable, "-c", WAITING, *arguments(sweep, results)[3:]],
+            env=environment(),
+            **pipes,
+        )
         for sweep in sweeps
     ]
     for one in begun:

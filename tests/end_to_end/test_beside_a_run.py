@@ -1,4 +1,6 @@
-"""The other commands while a sweep runs: they say what is there so far, and the run does not notice them."""
+"""The other commands while a sweep runs: they say what is there so far, and the run does not
+notice them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import COMMAND, arguments, environment, given, mlflow_holds_all, same_results, watched
+from tests.support.command import (
+    COMMAND,
+    arguments,
+    environment,
+    given,
+    mlflow_holds_all,
+    same_results,
+    watched,
+)
 from tests.support.local_cluster import free_port
 
 pytestmark = pytest.mark.usefixtures("own_ray")
@@ -20,7 +30,10 @@ def answers(port: int) -> int:
     """The status with which the UI answers, as soon as it does."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as page:  # noqa: S310
+        with (
+            suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as page,
+        ):  # noqa: S310
             return page.status
         time.sleep(0.2)
     return 0
@@ -47,11 +60,15 @@ def test_report_list_clean_and_ui_beside_a_run(slower, expected_of_slower, tmp_p
     quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
 
     def start(_: object) -> None:
-        started.append(subprocess.Popen(interface, env=environment(), start_new_session=True, **quiet))
+        started.append(
+            subprocess.Popen(interface, env=environment(), start_new_session=True, **quiet)
+        )
 
     started: list[subprocess.Popen[bytes]] = []
     try:
-        code, printed = watched(arguments(slower, results), ("  round 1/", start), ("  round 2/", beside))
+        code, printed = watched(
+            arguments(slower, results), ("  round 1/", start), ("  round 2/", beside)
+        )
         assert code == 0, printed
         assert answers(port) == 200
     finally:

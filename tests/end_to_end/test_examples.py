@@ -1,6 +1,8 @@
-"""Every example of own data, model, code and Python in the documentation, from the folder of its sweep file, as a user runs it.
+"""Every example of own data, model, code and Python in the documentation, from the folder of its
+sweep file, as a user runs it.
 
-On a Ray of its own and on one that is joined: there Ray puts the working folder on the path of its workers, and sends own code.
+On a Ray of its own and on one that is joined: there Ray puts the working folder on the path of its
+workers, and sends own code.
 """
 
 from __future__ import annotations
@@ -22,16 +24,37 @@ from tests.support.pages import FENCED, YAML, page
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OWN_CODE = re.compile(r"^`(code/[\w/]+\.py)` is.*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = [str(Path(sys.executable).with_name("fedpriv"))]
-FEWER = ["--set", "base.rounds=1", "--set", "resources.client_actors=1", "--set", "resources.concurrent_trials=1"]
+FEWER = [
+    "--set",
+    "base.rounds=1",
+    "--set",
+    "resources.client_actors=1",
+    "--set",
+    "resources.concurrent_trials=1",
+]
 ONE_SHADOW = ["--set", "base.attacks.shadow_mia.shadows=1"]
-ONE_SEED = [*ONE_SHADOW, "--set", "base.attacks.calibrated_mia.replicas=4", "--set", "sweep.seed.grid_search=[0]"]
+ONE_SEED = [
+    *ONE_SHADOW,
+    "--set",
+    "base.attacks.calibrated_mia.replicas=4",
+    "--set",
+    "sweep.seed.grid_search=[0]",
+]
 
 
 def own_model(folder: Path) -> list[list[str]]:
     """The network in a file beside the sweep."""
-    (nets,), (sweep,) = PYTHON.findall(page("docs/own_model.md")), YAML.findall(page("docs/own_model.md"))
+    (nets,), (sweep,) = (
+        PYTHON.findall(page("docs/own_model.md")),
+        YAML.findall(page("docs/own_model.md")),
+    )
     written(folder, {"nets.py": nets, "sweep.yaml": sweep})
-    widths = ["--set", "sweep.model.args.width.grid_search=[4]", "--set", "base.attacks.shadow_mia.every=1"]
+    widths = [
+        "--set",
+        "sweep.model.args.width.grid_search=[4]",
+        "--set",
+        "base.attacks.shadow_mia.every=1",
+    ]
     return [[*COMMAND, "run", "sweep.yaml", *FEWER, *ONE_SHADOW, *widths]]
 
 
@@ -59,7 +82,9 @@ def own_code(folder: Path) -> list[list[str]]:
 
 
 def contributed(folder: Path) -> list[list[str]]:
-    """The three files of CONTRIBUTING, a data set, an attack and an aggregation, outside the checkout."""
+    """The three files of CONTRIBUTING, a data set, an attack and an aggregation, outside the
+    checkout.
+    """
     fenced = FENCED.finditer(page("CONTRIBUTING.md"))
     files = {"/".join(("code", *Path(one["path"]).parts[-2:])): one["code"] for one in fenced}
     (sweep,) = YAML.findall(page("CONTRIBUTING.md"))
@@ -70,7 +95,11 @@ def contributed(folder: Path) -> list[list[str]]:
 def from_python(folder: Path) -> list[list[str]]:
     """The sweep as a dict, as a script in the folder."""
     first = PYTHON.findall(page("docs/python.md"))[0]
-    for old, new in {'"rounds": 4': '"rounds": 1', '"every": 4': '"every": 1', "[0, 1, 2]": "[0]"}.items():
+    for old, new in {
+        '"rounds": 4': '"rounds": 1',
+        '"every": 4': '"every": 1',
+        "[0, 1, 2]": "[0]",
+    }.items():
         assert old in first
         first = first.replace(old, new)
     written(folder, {"script.py": first})
@@ -84,7 +113,13 @@ def follow(commands: list[list[str]], folder: Path, variables: Mapping[str, str]
     """Give the commands in the folder; every trial must finish."""
     for command in commands:
         done = subprocess.run(
-            command, cwd=folder, env=dict(variables), capture_output=True, text=True, timeout=900, check=False
+            command,
+            cwd=folder,
+            env=dict(variables),
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     (table,) = folder.glob("results/*/trials.parquet")

@@ -1,4 +1,6 @@
-"""A disk that is full, and one that is taken away: a sentence, and what was saved before is whole."""
+"""A disk that is full, and one that is taken away: a sentence, and what was saved before is
+whole.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ LONG = SWEEP.replace("rounds: 4", "rounds: 30")
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of a few megabytes in memory. Disks that fill up at any other moment are tried in results/test_disk_faults.py."""
+    """A disk of a few megabytes in memory.
+
+    Disks that fill up at any other moment are tried in results/test_disk_faults.py.
+    """
     if os.geteuid():
         pytest.skip("only root may mount a disk")
     folder = tmp_path / "disk"
@@ -63,7 +68,10 @@ def test_a_full_disk_stops_the_sweep_with_a_sentence(disk, tmp_path):
     assert code == 1 and "Traceback" not in printed, printed
     assert "could not be written: no space left on device" in printed
     assert "everything saved before is intact, and the same command resumes from there" in printed
-    records = {path.parent: json.loads(path.read_text())["facts"] for path in disk.glob("tiny/trials/*/manifest.json")}
+    records = {
+        path.parent: json.loads(path.read_text())["facts"]
+        for path in disk.glob("tiny/trials/*/manifest.json")
+    }
     finished = [folder for folder, record in records.items() if record["status"] == "finished"]
     assert finished and len(trials(disk)) == 4
     assert all(pq.read_table(folder / "rounds.parquet").num_rows == 30 for folder in finished)
@@ -72,8 +80,14 @@ def test_a_full_disk_stops_the_sweep_with_a_sentence(disk, tmp_path):
 
 
 def test_a_folder_that_is_renamed_under_a_run_is_not_made_again(tmp_path):
-    sweep, results, elsewhere = written(tmp_path, LONG), tmp_path / "results", tmp_path / "elsewhere"
-    code, printed = watched(arguments(sweep, results), ("finished in", lambda _: (results / "tiny").rename(elsewhere)))
+    sweep, results, elsewhere = (
+        written(tmp_path, LONG),
+        tmp_path / "results",
+        tmp_path / "elsewhere",
+    )
+    code, printed = watched(
+        arguments(sweep, results), ("finished in", lambda _: (results / "tiny").rename(elsewhere))
+    )
     assert code == 1 and "Traceback" not in printed, printed
     assert "could not be written: no such file or directory" in printed
     assert not (results / "tiny" / "trials").exists()

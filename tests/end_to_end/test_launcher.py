@@ -1,4 +1,6 @@
-"""`ray submit docs/cluster.yaml submit.py -- ...`: the launcher's file, how a node is set up, and the script run there."""
+"""`ray submit docs/cluster.yaml submit.py -- ...`: the launcher's file, how a node is set up,
+and the script run there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_the_launcher_reads_the_file():
 
 @pytest.mark.parametrize("has_uv", [False, True])
 def test_a_node_is_set_up_without_touching_the_python_of_its_system(tmp_path, has_uv):
-    """Stand-ins say what they were asked; python3 makes an environment, its pip brings uv, and uv is told which Python."""
+    """Stand-ins say what they were asked; python3 makes an environment, its pip brings uv, and
+    uv is told which Python.
+    """
     tools, checkout = tmp_path / "tools", tmp_path / "fedpriv"
     for folder in (tools, checkout):
         folder.mkdir()
@@ -45,12 +49,19 @@ def test_a_node_is_set_up_without_touching_the_python_of_its_system(tmp_path, ha
     assert "fedpriv/.venv/bin" in (tmp_path / ".bashrc").read_text()
 
 
-def test_submit_py_finds_the_checkout_that_was_copied_or_says_where_it_sought_and_exits_as_the_command_does(tmp_path):
+def test_submit_py_finds_the_checkout_that_was_copied_or_says_where_it_sought_and_exits_as_the_command_does(
+    tmp_path,
+):
     (tmp_path / "submit.py").write_text((CHECKOUT / "submit.py").read_text())
 
     def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
-        env, command = {"HOME": str(tmp_path), "PATH": ""}, [sys.executable, str(tmp_path / "submit.py"), *arguments]
-        return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        env, command = (
+            {"HOME": str(tmp_path), "PATH": ""},
+            [sys.executable, str(tmp_path / "submit.py"), *arguments],
+        )
+        return subprocess.run(
+            command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     lost = submitted("list")
     sought = f"{tmp_path} or {tmp_path / 'fedpriv'}"

@@ -1,4 +1,6 @@
-"""A sweep whose MLflow server is killed in the middle and comes back: nothing is missing there, and nothing is doubled."""
+"""A sweep whose MLflow server is killed in the middle and comes back: nothing is missing there,
+and nothing is doubled.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,23 @@ class Server:
         self.start()
 
     def start(self, _: object = None) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         command += ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--workers", "1"]
         command += ["--artifacts-destination", str(self.folder / "artifacts")]
         variables = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with open(self.folder / "server.log", "ab") as log:
-            self.process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, env=variables, stdout=log, stderr=log, start_new_session=True
+            )
         deadline = time.monotonic() + 120
         while self.process.poll() is None and time.monotonic() < deadline:
             try:
@@ -57,8 +70,12 @@ def test_a_server_that_goes_away_in_the_middle(tiny, expected, tmp_path):
         code, printed = watched(command, ("round 3/", server.kill), ("finished in", server.start))
         assert code == 0, printed
         assert "MLflow cannot be used now" in printed
-        if "MLflow does not hold everything yet" in printed:  # a server that needs minutes to start gets the rest from
-            again = fedpriv(tiny, results, "--tracking-uri", server.uri)  # the same command, which trains nothing
+        if (
+            "MLflow does not hold everything yet" in printed
+        ):  # a server that needs minutes to start gets the rest from
+            again = fedpriv(
+                tiny, results, "--tracking-uri", server.uri
+            )  # the same command, which trains nothing
             assert "nothing was trained" in again.stdout, again.stderr
         same_results(expected, results)
         mlflow_holds_all(results, uri=server.uri)

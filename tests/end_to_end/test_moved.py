@@ -1,4 +1,6 @@
-"""A results folder that is moved or copied between two runs: the sweep resumes there, and MLflow finds its files."""
+"""A results folder that is moved or copied between two runs: the sweep resumes there, and MLflow
+finds its files.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ RESUMED = "1 of 2 trials are complete and are not repeated"
 
 
 def complete(tiny: Path, expected: Path, results: Path, words: str) -> None:
-    """The command says so, the results are the expected ones, and MLflow has each run once, with files below ``results``."""
+    """The command says so, the results are the expected ones, and MLflow has each run once, with
+    files below ``results``.
+    """
     done = fedpriv(tiny, results)
     assert done.returncode == 0, done.stdout + done.stderr
     assert words in done.stdout and "round 1/12" not in done.stdout, "a trial began anew"
@@ -26,8 +30,14 @@ def complete(tiny: Path, expected: Path, results: Path, words: str) -> None:
 
 def test_copied_moved_and_all_go_on(tiny, expected, tmp_path):
     """The run was killed in the middle of its second trial."""
-    results, copy, archive = tmp_path / "results", tmp_path / "copy", tmp_path / "archive, größer" / "results of mine"
-    _, printed = signalled_after(signal.SIGKILL, "[1/2]  ifca_mir lr=0.1  round 5/12", tiny, results)
+    results, copy, archive = (
+        tmp_path / "results",
+        tmp_path / "copy",
+        tmp_path / "archive, größer" / "results of mine",
+    )
+    _, printed = signalled_after(
+        signal.SIGKILL, "[1/2]  ifca_mir lr=0.1  round 5/12", tiny, results
+    )
     assert "finished in" in printed
     for place in (copy, tmp_path / "kept"):
         shutil.copytree(results, place)

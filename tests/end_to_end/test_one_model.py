@@ -1,4 +1,6 @@
-"""The commonest experiment: one model, unequal clients, a membership attack, plain against DP-SGD; its risk is everywhere."""
+"""The commonest experiment: one model, unequal clients, a membership attack, plain against
+DP-SGD; its risk is everywhere.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ sweep:
 resources: {client_actors: 1}
 """
 RISKS = [f"mia_{name}_{of}" for name in ("accuracy", "auc") for of in ("global", "worst")]
-RATE = "mia_tpr_at_1_fpr_worst"  # empty where the attack that was chosen gives many non-members the same highest score
+# empty where the attack that was chosen gives many non-members the same highest score
+RATE = "mia_tpr_at_1_fpr_worst"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Its results folder, and what the terminal shows: trained without Ray, and then given to the command."""
+    """Its results folder, and what the terminal shows: trained without Ray, and then given to
+    the command.
+    """
     folder = tmp_path_factory.mktemp("one-model")
     (folder / "sweep.yaml").write_text(SWEEP)
     results, shown = undisturbed(folder / "sweep.yaml", folder / "results"), io.StringIO()
@@ -53,17 +58,37 @@ def test_the_risk_is_in_the_table_of_trials(finished: tuple[Path, str]) -> None:
     assert all(row["epsilon_example"] > 0 and row["guarantee_example"] for row in private)
 
 
-def test_the_risk_is_on_the_terminal_in_the_report_and_in_a_figure(finished: tuple[Path, str]) -> None:
+def test_the_risk_is_on_the_terminal_in_the_report_and_in_a_figure(
+    finished: tuple[Path, str],
+) -> None:
     table = finished[1][finished[1].index("\ntiny") :]
-    for words in ("MIA", "AUC", "TPR", "epsilon", "by chance", "for one example and one model at delta 0.00001"):
+    for words in (
+        "MIA",
+        "AUC",
+        "TPR",
+        "epsilon",
+        "by chance",
+        "for one example and one model at delta 0.00001",
+    ):
         assert words in " ".join(table.split()), table
     assert "fedpriv ui" in finished[1]
     _, lines = table.split("DP-SGD", 1)
     assert "±" in "".join(lines.splitlines()[:2]), table
     report = finished[0] / "tiny" / "report"
-    summary, differences = ((report / name).read_text() for name in ("summary.md", "differences.md"))
-    for words in ("MIA accuracy, worst model", "TPR at 1 % FPR, worst model", "epsilon of an example"):
+    summary, differences = (
+        (report / name).read_text() for name in ("summary.md", "differences.md")
+    )
+    for words in (
+        "MIA accuracy, worst model",
+        "TPR at 1 % FPR, worst model",
+        "epsilon of an example",
+    ):
         assert words in summary
     assert "DP-SGD" in differences and "MIA" in differences
     files = {path.name for path in report.iterdir()}
-    assert {"risk_of_models.png", "trade_off.png", "attack_roc.png", "clients_exposed_risk.png"} <= files
+    assert {
+        "risk_of_models.png",
+        "trade_off.png",
+        "attack_roc.png",
+        "clients_exposed_risk.png",
+    } <= files

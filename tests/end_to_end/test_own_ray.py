@@ -1,4 +1,6 @@
-"""A Ray of the process itself: a search from Python uses it, and, told of a GPU, it gives actors fractions of one."""
+"""A Ray of the process itself: a search from Python uses it, and, told of a GPU, it gives actors
+fractions of one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ SEARCH = {
     "name": "tiny",
     "base": {
         "rounds": 2,
-        "data": {"name": "digits", "clients": 8, "examples_per_client": 20, "split": {"minority_ratio": 0.25}},
+        "data": {
+            "name": "digits",
+            "clients": 8,
+            "examples_per_client": 20,
+            "split": {"minority_ratio": 0.25},
+        },
         "model": {"name": "mlp", "hidden": [8]},
         "training": {"epochs": 1, "clients_per_job": 4},
     },
@@ -36,7 +43,8 @@ def test_a_search_from_python_keeps_the_connection_shares_a_gpu_and_a_second_cal
         assert ray.get(ray.remote(lambda: 1).remote()) == 1
     finally:
         ray.shutdown()
-    # Two actors, the first beside the driver, and two shadow tasks: on a GPU each has a share of its own.
+    # Two actors, the first beside the driver, and two shadow tasks: on a GPU each has a share of
+    # its own.
     assert [bundle["GPU"] for bundle in group["bundles"].values()] == [0.25] * 4
     assert "all 1 trials are complete; nothing was trained" in capsys.readouterr().out
     assert first.trials["status"].tolist() == ["finished"] and second.trials.equals(first.trials)

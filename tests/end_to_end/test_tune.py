@@ -1,4 +1,6 @@
-"""Sweeps that are searched and stopped early, from the command to MLflow: real Tune, real Optuna."""
+"""Sweeps that are searched and stopped early, from the command to MLflow: real Tune, real
+Optuna.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ tune:
   search: {name: optuna, parallel: 1, startup: 3}
 resources: {client_actors: 1}
 """
-# The best on the two test images is not the best on the validation images: the learning rate 0.05 teaches the model to answer
-# always the same class, which is that of one of the two test images; 0.5 teaches it more, but neither of the two.
+# The best on the two test images is not the best on the validation images: the learning rate 0.05
+# teaches the model to answer always the same class, which is that of one of the two test images;
+# 0.5 teaches it more, but neither of the two.
 SPLIT = "split_seed: 60, test_size: 2, nonmember_size: 0, validation_size: 150, split:"
 PLANTED = f"""
 {TUNED.partition("sweep:")[0].replace("tuned", "planted").replace("split:", SPLIT).replace("rounds: 6", "rounds: 4")}
@@ -74,7 +77,9 @@ def test_hopeless_trials_are_stopped_and_go_on_without_the_scheduler(tmp_path):
     client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
     runs = client.search_runs([client.get_experiment_by_name("tuned").experiment_id])
     statuses = {
-        run.data.tags["fedpriv.trial"]: run.data.tags["status"] for run in runs if "fedpriv.trial" in run.data.tags
+        run.data.tags["fedpriv.trial"]: run.data.tags["status"]
+        for run in runs
+        if "fedpriv.trial" in run.data.tags
     }
     assert statuses == {row["id"]: row["status"] for row in rows}
 
@@ -101,11 +106,15 @@ def by_rate(results: Path, column: str) -> dict[float, Any]:
 
 def test_a_scheduler_follows_validation(planted, tmp_path):
     printed = ran(planted, tmp_path)
-    learned, repeated = (rounds(tmp_path, "planted", by_rate(tmp_path, "id")[lr]) for lr in (LEARNS, REPEATS))
+    learned, repeated = (
+        rounds(tmp_path, "planted", by_rate(tmp_path, "id")[lr]) for lr in (LEARNS, REPEATS)
+    )
     assert repeated["accuracy"][1] > learned["accuracy"][1] + 0.2  # the plant: the other way round
     assert learned["validation_accuracy"][1] > repeated["validation_accuracy"][1] + 0.05
     assert by_rate(tmp_path, "status") == {LEARNS: "finished", REPEATS: "stopped"}
-    assert "tuned: hyperparameters chosen on validation accuracy over 2 trials" in " ".join(printed.split())
+    assert "tuned: hyperparameters chosen on validation accuracy over 2 trials" in " ".join(
+        printed.split()
+    )
     assert "best validation_accuracy" in printed
 
 
@@ -114,12 +123,18 @@ def test_on_the_test_set_the_other_trial_wins_and_the_table_says_so(planted, tmp
     assert by_rate(tmp_path, "status") == {LEARNS: "finished", REPEATS: "finished"}
     assert OPTIMISTIC in " ".join(printed.split())
     assert OPTIMISTIC in (tmp_path / "planted" / "report" / "summary.md").read_text()
-    assert f"lr={REPEATS}" in next(line for line in printed.splitlines() if line.startswith("best accuracy"))
+    assert f"lr={REPEATS}" in next(
+        line for line in printed.splitlines() if line.startswith("best accuracy")
+    )
 
 
 def test_a_search_follows_validation(planted, tmp_path):
     search = "tune={search: {name: optuna, parallel: 1, startup: 1}}"
-    printed = ran(planted, tmp_path, "sweep={training.lr: {choice: [0.05, 0.5]}}", "samples=2", search)
+    printed = ran(
+        planted, tmp_path, "sweep={training.lr: {choice: [0.05, 0.5]}}", "samples=2", search
+    )
     accuracy, validated = (by_rate(tmp_path, name) for name in ("accuracy", "validation_accuracy"))
     assert accuracy[REPEATS] > accuracy[LEARNS] and validated[REPEATS] < validated[LEARNS]
-    assert f"lr={LEARNS}" in next(line for line in printed.splitlines() if line.startswith("best validation"))
+    assert f"lr={LEARNS}" in next(
+        line for line in printed.splitlines() if line.startswith("best validation")
+    )

@@ -36,10 +36,17 @@ def test_every_aggregation_and_privacy_component_gives_the_same_bytes(tmp_path: 
     folder, here, there = (tmp_path / name for name in ("sweeps", "results", "läufe und mehr"))
     folder.mkdir()
     data = {"name": "digits", "clients": 12, "examples_per_client": 10, "test_size": 60}
-    base = {"rounds": 2, "data": data, "model": {"name": "mlp", "hidden": [600]}, "training": {"epochs": 1}}
+    base = {
+        "rounds": 2,
+        "data": data,
+        "model": {"name": "mlp", "hidden": [600]},
+        "training": {"epochs": 1},
+    }
     for slot in VARIED:
         varied = {f"{slot}.name": {"grid_search": list(components(FOLDERS[slot]))}}
-        (folder / f"{slot}.yaml").write_text(yaml.safe_dump({"name": slot, "base": base, "sweep": varied}))
+        (folder / f"{slot}.yaml").write_text(
+            yaml.safe_dump({"name": slot, "base": base, "sweep": varied})
+        )
         undisturbed(folder / f"{slot}.yaml", here)
     command = [sys.executable, "-c", SCRIPT, str(folder), str(there)]
     subprocess.run(command, check=True, env=os.environ | OTHER, timeout=600)

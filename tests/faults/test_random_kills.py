@@ -1,4 +1,6 @@
-"""Random kills on small sweeps of every component: what comes out is what an undisturbed run gives."""
+"""Random kills on small sweeps of every component: what comes out is what an undisturbed run
+gives.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,26 @@ def written(seed: int, folder: Path) -> Path:
     """A sweep of a component, whose turn it is, over seeds, or, of every third, a search."""
     slot, name = KILLED[seed % len(KILLED)]
     varied = {"sweep": {"seed": {"grid_search": [seed, seed + 1]}}} if seed % 3 else SEARCH
-    resources = {"client_actors": 1 + seed % 2, "concurrent_trials": 1 + seed // 2 % 2, "trial_retries": 5}
+    resources = {
+        "client_actors": 1 + seed % 2,
+        "concurrent_trials": 1 + seed // 2 % 2,
+        "trial_retries": 5,
+    }
     base = described(slot, name) | {"rounds": 4}
     folder.mkdir()
     path = folder / f"killed-{seed}.yaml"
-    path.write_text(yaml.safe_dump({"name": path.stem, "base": base, "resources": resources, **varied}))
+    path.write_text(
+        yaml.safe_dump({"name": path.stem, "base": base, "resources": resources, **varied})
+    )
     return path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SWEEPS))
 def test_a_sweep_survives_random_kills(seed: int, tmp_path: Path) -> None:
-    """FEDPRIV_KILLED_SWEEPS says how many sweeps (10), FEDPRIV_KILLED_FIRST the seed of the first one (0)."""
+    """FEDPRIV_KILLED_SWEEPS says how many sweeps (10), FEDPRIV_KILLED_FIRST the seed of the
+    first one (0).
+    """
     pytest.importorskip("optuna")
     sweep = written(seed, tmp_path / "sweep")
     expected, results = undisturbed(sweep, tmp_path / "undisturbed"), tmp_path / "results"

@@ -48,7 +48,13 @@ def test_a_folder_of_such_a_name_has_no_results() -> None:
 
 def test_an_id_that_leads_elsewhere_is_no_id(tmp_path: Path) -> None:
     for name, said in (("ok", None), ("../../other", "is not the id of a trial")):
-        facts = {"id": "1", "file": "name: s", "declared": [], "swept": [], "trials": [{"id": name}]}
+        facts = {
+            "id": "1",
+            "file": "name: s",
+            "declared": [],
+            "swept": [],
+            "trials": [{"id": name}],
+        }
         Log(tmp_path / str(said), "s").finish(facts)
         with pytest.raises(FolderError, match=said) if said else nullcontext():
             read_results(tmp_path / str(said))
@@ -56,7 +62,9 @@ def test_an_id_that_leads_elsewhere_is_no_id(tmp_path: Path) -> None:
 
 def test_names_of_clients_and_groups_are_printable_once_they_are_read() -> None:
     some = Examples(np.zeros((2, 1), np.float32), np.zeros(2, np.int64))
-    source = Source("own", 2, some, some, subject_names=(TURNED, "Bj\u00f6rn"), group_names=(TURNED,))
+    source = Source(
+        "own", 2, some, some, subject_names=(TURNED, "Bj\u00f6rn"), group_names=(TURNED,)
+    )
     assert (source.subject_names, source.group_names) == ((SHOWN, "Bj\u00f6rn"), (SHOWN,))
 
 

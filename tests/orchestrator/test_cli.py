@@ -29,7 +29,10 @@ def sweep(tmp_path) -> Path:
 
 @pytest.fixture
 def refused(tmp_path, sweep, capsys, monkeypatch):
-    """Run the command with options; it must be refused, start nothing and write nothing. Returns what it says."""
+    """Run the command with options; it must be refused, start nothing and write nothing.
+
+    Returns what it says.
+    """
     results = tmp_path / "results"
     monkeypatch.setenv("RAY_ADDRESS", "local")
 
@@ -47,11 +50,17 @@ def refused(tmp_path, sweep, capsys, monkeypatch):
 
 REFUSED = {
     "more actors than the machine can take": (["resources.client_actors=4000"], "needs 4000 CPU"),
-    "no GPU": (["base.training.device=cuda"], "base.training.device: no GPU was found here, and a trial needs one"),
+    "no GPU": (
+        ["base.training.device=cuda"],
+        "base.training.device: no GPU was found here, and a trial needs one",
+    ),
     "too few examples": (["base.data.examples_per_client=null", "base.data.clients=5000"], "5000"),
     "an empty group": (["base.data.split.minority_ratio=0.01"], "leaves the minority empty"),
     "absent data": (["base.data={name: femnist, clients: 8}", "data_root=nowhere"], "nowhere"),
-    "damaged data": (["base.data={name: mnist, clients: 8}", "data_root=."], "train-images-idx3-ubyte"),
+    "damaged data": (
+        ["base.data={name: mnist, clients: 8}", "data_root=."],
+        "train-images-idx3-ubyte",
+    ),
 }
 
 
@@ -79,7 +88,9 @@ def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
 
     def python(code: str) -> subprocess.CompletedProcess[str]:
         environment, command = {"PYTHONPATH": str(tmp_path)}, [sys.executable, "-c", code]
-        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     first = python("import orchestrator, datasets; assert not hasattr(datasets, 'foreign')")
     assert first.returncode == 0, first.stderr
@@ -94,7 +105,9 @@ def test_a_folder_without_runs_is_refused(tmp_path, capsys, command):
 
 
 @pytest.mark.parametrize("port", ["taken", "99999"])
-def test_a_port_that_cannot_be_had_is_refused_before_anything_is_filled(tmp_path, capsys, port, monkeypatch):
+def test_a_port_that_cannot_be_had_is_refused_before_anything_is_filled(
+    tmp_path, capsys, port, monkeypatch
+):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     write_sweep(tmp_path / "results" / "one", {"seed": [0]})
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -116,7 +129,9 @@ def stop(*_, **__):
 commands.data_problems = stop
 sys.exit(main(["run", {str(sweep)!r}, "--results", {str(tmp_path / "results")!r}, "--address", "local"]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT, check=False
+    )
     first, loaded = done.stdout.splitlines()
     assert first.startswith("tiny: 4 trials on this machine (")
     assert loaded == "[]"
@@ -154,7 +169,8 @@ def test_an_address_without_a_cluster_is_refused_and_blamed_if_it_was_given(refu
 
 
 @pytest.mark.parametrize(
-    "command", [["list", "splits"], ["run", "SWEEP", "--dry-run"], ["check", "."], ["new", "data.csv"]]
+    "command",
+    [["list", "splits"], ["run", "SWEEP", "--dry-run"], ["check", "."], ["new", "data.csv"]],
 )
 def test_a_working_folder_that_is_gone_is_refused(command, sweep, tmp_path, monkeypatch, capsys):
     (tmp_path / "gone").mkdir()
@@ -168,7 +184,10 @@ def test_a_working_folder_that_is_gone_is_refused(command, sweep, tmp_path, monk
     monkeypatch.chdir(tmp_path)  # to which monkeypatch itself returns
 
 
-ASCII = [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+ASCII = [
+    {"PYTHONIOENCODING": "ascii"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+]
 
 
 @pytest.mark.parametrize("variables", ASCII)
@@ -204,7 +223,12 @@ main(["list"])
 def test_warnings_of_other_packages_are_shown_only_where_they_are_asked_for(asked):
     env = os.environ | ({"PYTHONWARNINGS": "default"} if asked else {})
     done = subprocess.run(
-        [sys.executable, "-c", WARNS], env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", WARNS],
+        env=env,
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     shown = [word in done.stderr for word in ("not writable", "later", "divide by zero")]
     assert shown == [asked] * 3, done.stderr

@@ -1,4 +1,6 @@
-"""What a disk refuses outside the rounds of a trial: the sentence, and that nobody goes on as if nothing had happened."""
+"""What a disk refuses outside the rounds of a trial: the sentence, and that nobody goes on as if
+nothing had happened.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ from orchestrator.tracking.events import TrialEvents
 from tests.support.failing_disk import FailingDisk
 
 
-def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError) -> tuple[int, str]:
+def answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError
+) -> tuple[int, str]:
     def fails(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(cli, "parser", lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(command=fails)))
+    monkeypatch.setattr(
+        cli, "parser", lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(command=fails))
+    )
     return cli.main([]), capsys.readouterr().err
 
 
@@ -63,7 +69,9 @@ def test_what_the_disk_refuses_to_tune_is_a_sentence(tmp_path):
     assert _refused(wrapped(own), folder) is own
     full = _refused(wrapped(OSError(errno.ENOSPC, "No space left on device")), folder)
     assert str(full) == f"{folder.path}/.fedpriv-tune could not be written: no space left on device"
-    named = _refused(wrapped(OSError(errno.ENOSPC, "No space left on device", "/tmp/ray/state")), folder)
+    named = _refused(
+        wrapped(OSError(errno.ENOSPC, "No space left on device", "/tmp/ray/state")), folder
+    )
     assert str(named) == "/tmp/ray/state could not be written: no space left on device"
     assert _refused(wrapped(KeyError("x")), folder) is None
     assert _refused(wrapped(FileNotFoundError(errno.ENOENT, "No such file", "a")), folder) is None
@@ -87,18 +95,26 @@ def test_a_trial_whose_process_died_is_recorded_though_its_log_is_gone(tmp_path)
     events.on_planned("0123456789", "", {}, {})
     events.on_lost("0123456789", "")
     record = read_record(Folder(tmp_path).trial("0123456789"))
-    assert record["reason"] == "its process died: the reason is unknown"  # and not that memory was short
+    assert (
+        record["reason"] == "its process died: the reason is unknown"
+    )  # and not that memory was short
     assert events.statuses == {"0123456789": "failed"}
 
 
 def test_a_probe_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
     import ray
 
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "NodeID": "b", "Resources": {"CPU": 1}}])
+    monkeypatch.setattr(
+        ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here")
+    )
+    monkeypatch.setattr(
+        ray, "nodes", lambda: [{"Alive": True, "NodeID": "b", "Resources": {"CPU": 1}}]
+    )
     with FailingDisk(tmp_path, errno.ENOSPC, 0).attached():
         (said,) = nodes.node_problems(tmp_path / "tiny", 1.0)
-    assert said.startswith(f"{tmp_path}/.fedpriv-") and said.endswith("could not be written: no space left on device")
+    assert said.startswith(f"{tmp_path}/.fedpriv-") and said.endswith(
+        "could not be written: no space left on device"
+    )
     assert os.listdir(tmp_path) == []
 
 
@@ -109,7 +125,9 @@ def test_a_report_on_a_failing_disk(tmp_path, monkeypatch, capsys):
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     monkeypatch.setattr(catalog, "figures", lambda *_: [])
     assert cli.main(["report", str(folder)]) == 0
-    (folder / "report" / "manifest.json").unlink()  # else nothing has changed, and nothing is written
+    (
+        folder / "report" / "manifest.json"
+    ).unlink()  # else nothing has changed, and nothing is written
     disk = FailingDisk(tmp_path, errno.EIO, 10**6)
     with disk.attached():
         assert cli.main(["report", str(folder)]) == 0

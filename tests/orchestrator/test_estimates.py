@@ -1,4 +1,6 @@
-"""The estimate of a dry run: what is counted beside runs that did it, by hand, and beside the time that a run takes."""
+"""The estimate of a dry run: what is counted beside runs that did it, by hand, and beside the
+time that a run takes.
+"""
 
 import time
 from functools import partial
@@ -54,7 +56,9 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
     finished(inline_trial(run, tmp_path))
     due, blocks = Schedule(run), 3
     trained = [args for method, args in done if method == "train"]
-    evaluated, predicted = (sum(method == name for method, _ in done) for name in ("evaluate", "predict"))
+    evaluated, predicted = (
+        sum(method == name for method, _ in done) for name in ("evaluate", "predict")
+    )
     assert len(trained) == due.rounds * blocks
     assert predicted == due.on_tests * run.clustering.config.clusters
     assert evaluated <= due.on_clients * blocks < evaluated + 3 * blocks
@@ -70,12 +74,29 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
 def test_very_many_rounds_are_counted_at_once():
     few, many = (Schedule(a_run(rounds=rounds, evaluate_every=5)) for rounds in (1000, 10**15))
     starts = {"name": "ifca", "clusters": 2, "restarts": 3, "restart_rounds": 8}
-    # Two abandoned initializations of 8 rounds, with attacks after 3 and 6; the best has them after 3, 6, ..., 18 and 20.
-    assert Schedule(a_run(rounds=20, clustering=starts)).on_models(3) == (7 + 2 * 2, 63 + 20 + 2 * 9, 20 + 2 * 6)
-    assert (few.rounds, few.on_tests, few.on_models(500), few.times(10)) == (1000, 200, (2, 1500, 1000), 100)
+    # Two abandoned initializations of 8 rounds, with attacks after 3 and 6; the best has them after
+    # 3, 6, ..., 18 and 20.
+    assert Schedule(a_run(rounds=20, clustering=starts)).on_models(3) == (
+        7 + 2 * 2,
+        63 + 20 + 2 * 9,
+        20 + 2 * 6,
+    )
+    assert (few.rounds, few.on_tests, few.on_models(500), few.times(10)) == (
+        1000,
+        200,
+        (2, 1500, 1000),
+        100,
+    )
     assert (many.rounds, many.on_tests, many.times(7)) == (10**15, 200 * 10**12, -(-(10**15) // 7))
-    attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
-    assert parts(a_run(rounds=10**15, objective="finp", attacks=attacks))["training"] == 1e15 * 8 * 12 * 2
+    attacks = [
+        {"name": "shadow_mia", "every": 3},
+        {"name": "cia", "replicas": 8},
+        {"name": "sia", "every": 7},
+    ]
+    assert (
+        parts(a_run(rounds=10**15, objective="finp", attacks=attacks))["training"]
+        == 1e15 * 8 * 12 * 2
+    )
 
 
 # Counts by hand
@@ -86,7 +107,9 @@ def test_training_evaluation_and_curvature_by_hand():
     found, tests = parts(run), len(partition_data(run, Path()).test)
     assert found["training"] == 4 * 8 * 12 * 2
     assert found["evaluation"] == 10 * 2 * (8 * 12 + tests)
-    assert found["curvature"] == pytest.approx(4 * (1 + 1 / 5) * 8 * 7 * 100)  # every fifth round, two halves, too
+    assert found["curvature"] == pytest.approx(
+        4 * (1 + 1 / 5) * 8 * 7 * 100
+    )  # every fifth round, two halves, too
     never = a_run(rounds=4, objective="finp", curvature={"examples": 7, "reliability_every": 0})
     assert parts(never)["curvature"] == 4 * 8 * 7 * 100
     assert "curvature" not in parts(a_run(rounds=4))
@@ -94,10 +117,14 @@ def test_training_evaluation_and_curvature_by_hand():
 
 def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part():
     alone, shared = parts(a_run()), parts(a_run(), actors=2)
-    assert shared["training"] == alone["training"] * 5 / 8  # of blocks of three, three and two clients
+    assert (
+        shared["training"] == alone["training"] * 5 / 8
+    )  # of blocks of three, three and two clients
     half = parts(a_run(participation="fixed", participation_rate=0.5))
     assert half["training"] == alone["training"] / 2
-    few = a_run(participation="fixed", participation_rate=1 / 8)  # one of eight clients: there is nothing to share
+    few = a_run(
+        participation="fixed", participation_rate=1 / 8
+    )  # one of eight clients: there is nothing to share
     assert parts(few, actors=2)["training"] == parts(few)["training"]
 
 
@@ -108,16 +135,24 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     assert parts(a_run(rounds=3, clustering=several, attacks=["sum_mia"]))["attacks"] == 3 * 2 * 5
     attack = {"name": "shadow_mia", "every": 5, "shadows": 3}
     of_models, size = parts(a_run(rounds=3, attacks=[attack])), 8 * 12
-    # Each of the three is trained like the run itself, with the others, and asked about as many others, too.
+    # Each of the three is trained like the run itself, with the others, and asked about as many
+    # others, too.
     assert of_models["shadow models"] == 3 * (plain["training"] / 4 + 2 * size * 10)
     assert of_models["attacks"] == 5
     alone = {"shadow_training": "accuracy", "max_epochs": 30}
     single = parts(a_run(rounds=3, attacks=[attack | alone]))
     assert single["shadow models"] == 3 * (15 * size + 2 * size * 10)  # taken to stop halfway
-    assert counts.as_full(a_run(), np.array([1, 5, 6]), np.array([10, 10])).tolist() == [5, 5, 10]  # batches of 5
+    assert counts.as_full(a_run(), np.array([1, 5, 6]), np.array([10, 10])).tolist() == [
+        5,
+        5,
+        10,
+    ]  # batches of 5
     cia = parts(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]))
-    # Eight pairs of four federations, each as long as the run itself, at once; and who is asked about is evaluated.
-    assert cia["replicas"] == 32 * (plain["training"] / 4 + 10 * len(partition_data(a_run(), Path()).test))
+    # Eight pairs of four federations, each as long as the run itself, at once; and who is asked
+    # about is evaluated.
+    assert cia["replicas"] == 32 * (
+        plain["training"] / 4 + 10 * len(partition_data(a_run(), Path()).test)
+    )
 
 
 def test_replicas_on_halves_are_part_of_it():
@@ -135,29 +170,48 @@ def test_first_rounds_that_others_train_are_not_counted_again():
     run = a_run(rounds=3, attacks=[attack])
     with patch.multiple(counts, **MESSAGES):
         data = partition_data(run, Path())
-        trial = partial(counts.of_trial, run, data, a_place(run), lambda step, attack="": RATES[step])
+        trial = partial(
+            counts.of_trial, run, data, a_place(run), lambda step, attack="": RATES[step]
+        )
         whole, shared = trial(), trial(own=0.25)
     assert shared["training"] == whole["training"] * 2.25 / 3
     trained, tests = 8 * 12 * 2 / 4, 10 * len(data.test)
-    assert (whole["replicas"], shared["replicas"]) == (32 * (3 * trained + tests), 32 * (2.25 * trained + tests))
+    assert (whole["replicas"], shared["replicas"]) == (
+        32 * (3 * trained + tests),
+        32 * (2.25 * trained + tests),
+    )
 
 
 def test_replicas_of_one_number_train_the_first_round_of_what_they_have_in_common_once():
     run = a_run(
-        rounds=2, training={"epochs": 2, "backend": "loop"}, attacks=[{"name": "cia", "replicas": 8, "rounds": [2]}]
+        rounds=2,
+        training={"epochs": 2, "backend": "loop"},
+        attacks=[{"name": "cia", "replicas": 8, "rounds": [2]}],
     )
     with patch.multiple(counts, **MESSAGES):
         data = partition_data(run, Path())
-        found = counts.of_trial(run, data, a_place(run), lambda step, attack="": RATES[step], own=0.5)
-    # In the first round one client differs in each of four worlds, the seven others are the same; half is found.
+        found = counts.of_trial(
+            run, data, a_place(run), lambda step, attack="": RATES[step], own=0.5
+        )
+    # In the first round one client differs in each of four worlds, the seven others are the same;
+    # half is found.
     clients = 32 * (0.5 * (7 + 4) / 4 + 8)
     assert found["replicas"] == pytest.approx(clients * 12 * 2 / 4 + 32 * 10 * len(data.test))
 
 
 def test_what_the_first_round_depends_on():
-    like = [a_run(aggregation="fedmedian"), a_run(privacy="global_dp"), a_run(rounds=9, attacks=["sia"])]
+    like = [
+        a_run(aggregation="fedmedian"),
+        a_run(privacy="global_dp"),
+        a_run(rounds=9, attacks=["sia"]),
+    ]
     assert {counts.first_round(run) for run in like} == {counts.first_round(a_run())}
-    changes: list[dict[str, Any]] = [{"seed": 1}, {"objective": "fedprox"}, {"training": {"lr": 0.7}}, {"model": "mlp"}]
+    changes: list[dict[str, Any]] = [
+        {"seed": 1},
+        {"objective": "fedprox"},
+        {"training": {"lr": 0.7}},
+        {"model": "mlp"},
+    ]
     changes += [
         {"aggregation": "fedopt"},
         {"clustering": "ifca"},
@@ -170,20 +224,33 @@ def test_what_the_first_round_depends_on():
 def test_a_sweep_counts_what_its_trials_share_once(monkeypatch, tmp_path, worth, trained):
     monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
     monkeypatch.setattr(client_actors, "WORTH", worth)
-    base = "{rounds: 2, data: {name: digits, clients: 4, examples_per_client: 10}, model: mlp, training: {epochs: 1}}"
+    base = (
+        "{rounds: 2, data: {name: digits, clients: 4, examples_per_client: 10}, model: mlp, "
+        "training: {epochs: 1}}"
+    )
     grid = "aggregation: {grid_search: [fedavg, fedmedian]}, seed: {grid_search: [0, 1]}"
-    (tmp_path / "s.yaml").write_text(f"name: s\nbase: {base}\nsweep: {{{grid}}}\nresources: {{client_actors: 1}}\n")
+    (tmp_path / "s.yaml").write_text(
+        f"name: s\nbase: {base}\nsweep: {{{grid}}}\nresources: {{client_actors: 1}}\n"
+    )
     sweep = load_sweep(tmp_path / "s.yaml")
     answer = dry_run.forecast(sweep, trial_specs(sweep), a_place(sweep.runs[0]))
     assert answer.trial["training"] == pytest.approx(trained * 4 * 10, abs=0.1)
 
 
 @pytest.mark.parametrize("clusters", [1, 2])
-def test_what_shadow_models_take_if_clients_keep_moving_is_said_of_several_models(monkeypatch, tmp_path, clusters):
-    monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0, "replicate": 1.0}.get(step, 0.0))
+def test_what_shadow_models_take_if_clients_keep_moving_is_said_of_several_models(
+    monkeypatch, tmp_path, clusters
+):
+    monkeypatch.setattr(
+        Small, "rate", lambda self, step, attack: {"train": 1.0, "replicate": 1.0}.get(step, 0.0)
+    )
     data = "{name: digits, clients: 4, examples_per_client: 10}, training: {epochs: 1}"
-    audited = f"clustering: {{name: ifca, clusters: {clusters}, restarts: 1}}, attacks: [shadow_mia]"
-    (tmp_path / "s.yaml").write_text(f"{{name: s, base: {{rounds: 20, data: {data}, model: mlp, {audited}}}}}")
+    audited = (
+        f"clustering: {{name: ifca, clusters: {clusters}, restarts: 1}}, attacks: [shadow_mia]"
+    )
+    (tmp_path / "s.yaml").write_text(
+        f"{{name: s, base: {{rounds: 20, data: {data}, model: mlp, {audited}}}}}"
+    )
     sweep = load_sweep(tmp_path / "s.yaml")
     answer = dry_run.forecast(sweep, trial_specs(sweep), a_place(sweep.runs[0]))
     again = (5 + 10 + 15 + 20) / 20  # times as many rounds
@@ -211,7 +278,10 @@ def test_what_trials_have_in_common_is_timed_once(monkeypatch):
     rates(aggregation="fedmedian")
     assert timed[3:] == ["serve"]
     small.spent = small_runs.LIMIT
-    rates(aggregation={"name": "fedmedian"}, training={"epochs": 2, "batch_size": 7, "clients_per_job": 3})
+    rates(
+        aggregation={"name": "fedmedian"},
+        training={"epochs": 2, "batch_size": 7, "clients_per_job": 3},
+    )
     assert len(timed) == 4, "a similar step stands for it when the time is spent"
     rates(training={"precision": "bf16"})
     assert timed[4:] == ["train"], "but never one in the other precision, to which it is compared"
@@ -228,7 +298,9 @@ def test_a_data_set_is_loaded_once_for_all_seeds(monkeypatch):
 
 
 def tries_of(monkeypatch, step: str, once: float, each: float) -> tuple[Small, list[float]]:
-    """A run in small whose step takes so many seconds ``once`` and for ``each`` example; the examples of its tries."""
+    """A run in small whose step takes so many seconds ``once`` and for ``each`` example; the
+    examples of its tries.
+    """
     clock, tries = [0.0], list[float]()
     times = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0])
     monkeypatch.setattr(small_runs, "time", times)
@@ -236,7 +308,8 @@ def tries_of(monkeypatch, step: str, once: float, each: float) -> tuple[Small, l
 
     def work(self: Small, data: Any, *attack: str) -> Any:
         tries.append(size := float(data.sizes[0]))
-        # Two of three passes; a tenth of the products with the Hessian; a share of the whole attack.
+        # Two of three passes; a tenth of the products with the Hessian; a share of the whole
+        # attack.
         done = {"train": 2 * size, "curve": min(size, 150)}.get(step, size)
         units = {"curve": done / 10, "attack": done / 200}.get(step, done)
         return units, lambda: clock.__setitem__(0, clock[0] + once + each * done)
@@ -278,7 +351,9 @@ def test_a_step_of_a_large_model_is_taken_with_twice_the_examples_unless_it_is_l
 
 def test_what_reduced_precision_costs_on_this_processor_is_said(monkeypatch, tmp_path):
     seconds = {"bf16": 4.0, "float32": 2.0}
-    monkeypatch.setattr(Small, "rate", lambda self, step, attack: seconds[self.run.training.config.precision])
+    monkeypatch.setattr(
+        Small, "rate", lambda self, step, attack: seconds[self.run.training.config.precision]
+    )
     run = a_run(training={"batch_size": 5})
     (tmp_path / "sweep.yaml").write_text(
         "{name: small, base: {rounds: 2, data: {name: digits, clients: 8}, model: mlp},"
@@ -302,7 +377,13 @@ EVERYTHING: dict[str, dict[str, Any]] = {
     },
     "curvature and source inference": {
         "objective": "finp",
-        "curvature": {"solver": "power", "power_steps": 30, "trace": "hutchinson", "probes": 30, "tolerance": 1e-9},
+        "curvature": {
+            "solver": "power",
+            "power_steps": 30,
+            "trace": "hutchinson",
+            "probes": 30,
+            "tolerance": 1e-9,
+        },
         "training": {"epochs": 5, "batch_size": 10},
         "attacks": [{"name": "sia", "targets": 10}],
     },
@@ -317,10 +398,13 @@ EVERYTHING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow  # on a machine that does other things as well, steps take longer than their processor time
+# on a machine that does other things as well, steps take longer than their processor time
+@pytest.mark.slow
 @pytest.mark.parametrize("given", EVERYTHING.values(), ids=EVERYTHING)
 def test_the_estimate_is_within_a_factor_of_three_of_the_processor_time_of_a_run(tmp_path, given):
-    found, messages = estimated(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given))
+    found, messages = estimated(
+        run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given)
+    )
     started, one = time.process_time(), inline_trial(run, tmp_path)
     finished(one)
     taken = time.process_time() - started

@@ -19,10 +19,14 @@ LONGEST = 20.0  # seconds of this process' own time; beside busy programs the cl
 
 
 def need(sweep: Sweep) -> None:
-    """Skip where a data set is absent or not here as a whole; damaged data, or an error of ours, are no reason to."""
+    """Skip where a data set is absent or not here as a whole; damaged data, or an error of ours,
+    are no reason to.
+    """
     found = [problem.sentence for problem in data_problems(sweep, download=False)]
     if found:
-        assert all("is absent" in one or re.search(r"has \d+ .*, fewer than", one) for one in found), found
+        assert all(
+            "is absent" in one or re.search(r"has \d+ .*, fewer than", one) for one in found
+        ), found
         pytest.skip(found[0])
 
 

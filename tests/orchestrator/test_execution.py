@@ -1,4 +1,6 @@
-"""The order of a run without Ray and MLflow: what the screen shows from the first sentence to the last table."""
+"""The order of a run without Ray and MLflow: what the screen shows from the first sentence to
+the last table.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
         alive.append(screen.live.is_started)
         return FINISHED
 
-    for name, stand_in in {"Screen": lambda _: screen, "_tracker": lambda *_: QuietTracker(), "_close": closed}.items():
+    for name, stand_in in {
+        "Screen": lambda _: screen,
+        "_tracker": lambda *_: QuietTracker(),
+        "_close": closed,
+    }.items():
         monkeypatch.setattr(commands, name, stand_in)
     monkeypatch.setattr("orchestrator.cluster.ray_session.ray_session", session)
     monkeypatch.setattr("orchestrator.scheduling.tuner.run_trials", trained)
@@ -70,7 +76,9 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     assert alive == ([True, True] if broken else [True, True, False]) and not screen.live.is_started
 
 
-def test_a_run_says_how_much_its_trials_share_and_clean_deletes_it(work: Work, monkeypatch: Any, capsys: Any) -> None:
+def test_a_run_says_how_much_its_trials_share_and_clean_deletes_it(
+    work: Work, monkeypatch: Any, capsys: Any
+) -> None:
     for name in ("read_results", "summary_table", "write_report", "page_path"):
         monkeypatch.setattr(commands, name, lambda *_, **__: SimpleNamespace(trials=[]))
     monkeypatch.setattr("orchestrator.cluster.orphans.end_orphans", list)
@@ -79,42 +87,69 @@ def test_a_run_says_how_much_its_trials_share_and_clean_deletes_it(work: Work, m
         cached(work.folder.cache, key, lambda: b"")
         os.truncate(work.folder.cache / key / Part.of(b"").digest, 75_000_000)
     commands._close(work, QuietTracker(), Screen(0, Console(width=400)))  # type: ignore[arg-type]
-    assert f"fedpriv clean {work.folder.path}   deletes 150 MB that trials share" in capsys.readouterr().out
+    assert (
+        f"fedpriv clean {work.folder.path}   deletes 150 MB that trials share"
+        in capsys.readouterr().out
+    )
     assert main(["clean", str(work.folder.path), "--yes"]) == FINISHED
     assert "tiny       2 entries     150.0 MB\ntiny: deleted\n" in capsys.readouterr().out
     assert not work.folder.cache.exists() and stored(work.folder.trial("0a").path, "result") == b""
 
 
-@pytest.mark.parametrize("lost", [("summary_table",), ("write_report",), ("summary_table", "write_report")])
+@pytest.mark.parametrize(
+    "lost", [("summary_table",), ("write_report",), ("summary_table", "write_report")]
+)
 def test_a_finished_sweep_is_closed_whatever_its_report_lacks(
-    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lost: tuple[str, ...]
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lost: tuple[str, ...],
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of nothing")
 
     finished: list[float] = []
-    tracker = SimpleNamespace(finish=lambda seconds: finished.append(seconds) or True, is_local=True)
-    monkeypatch.setattr(commands, "read_results", lambda *_: SimpleNamespace(trials=[{"status": "finished"}]))
+    tracker = SimpleNamespace(
+        finish=lambda seconds: finished.append(seconds) or True, is_local=True
+    )
+    monkeypatch.setattr(
+        commands, "read_results", lambda *_: SimpleNamespace(trials=[{"status": "finished"}])
+    )
     for name in ("summary_table", "write_report"):
         monkeypatch.setattr(commands, name, fails if name in lost else lambda *_, **__: "")
     monkeypatch.setattr(commands, "failure_lines", lambda *_: [])
     screen = Screen(0, Console(width=400))
     assert commands._close(work, tracker, screen) == FINISHED  # type: ignore[arg-type]
     shown = capsys.readouterr().out
-    assert finished and shown.count("ZeroDivisionError: of nothing") == len(lost) and "fedpriv ui" in shown
+    assert (
+        finished
+        and shown.count("ZeroDivisionError: of nothing") == len(lost)
+        and "fedpriv ui" in shown
+    )
 
 
 @pytest.mark.parametrize(
     ("metric", "lines"),
     [
         ("accuracy", ["best accuracy 0.900: b"]),
-        (("accuracy", "violations"), ["2 of 3", "on the front: accuracy 0.7", "on the front: accuracy 0.9"]),
+        (
+            ("accuracy", "violations"),
+            ["2 of 3", "on the front: accuracy 0.7", "on the front: accuracy 0.9"],
+        ),
     ],
 )
-def test_the_best_trials_of_a_search_are_one_or_a_front(metric: str | tuple[str, ...], lines: list[str]) -> None:
-    tune = Tune(metric=metric, mode="max" if isinstance(metric, str) else ("max", "min"), search=Optuna())
+def test_the_best_trials_of_a_search_are_one_or_a_front(
+    metric: str | tuple[str, ...], lines: list[str]
+) -> None:
+    tune = Tune(
+        metric=metric, mode="max" if isinstance(metric, str) else ("max", "min"), search=Optuna()
+    )
     values = {"a": (0.7, 1), "b": (0.9, 2), "c": (0.8, 3), "d": (None, 0)}
-    rows = [{"id": key, "accuracy": accuracy, "violations": v} for key, (accuracy, v) in values.items()]
+    rows = [
+        {"id": key, "accuracy": accuracy, "violations": v} for key, (accuracy, v) in values.items()
+    ]
     printed = commands._best(tune, rows, {key: key for key in values})
-    assert [line.startswith(start) for line, start in zip(printed, lines, strict=True)] == [True] * len(lines)
+    assert [line.startswith(start) for line, start in zip(printed, lines, strict=True)] == [
+        True
+    ] * len(lines)
     assert len(commands._best(tune, rows[3:], {})) == 1

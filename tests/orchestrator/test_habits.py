@@ -1,4 +1,6 @@
-"""What people try first on any command line: --version, the resolved configuration, lists for programs."""
+"""What people try first on any command line: --version, the resolved configuration, lists for
+programs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ def test_version_names_what_results_depend_on(capsys):
 def test_print_config_is_what_runs(tmp_path, capsys):
     path = tmp_path / "tiny.yaml"
     path.write_text(SWEEP)
-    sets = ["--set", "data_root='1e5'", "--set", "base.training.epochs=2"]  # a text, which YAML 1.1 would not quote
+    sets = [
+        "--set",
+        "data_root='1e5'",
+        "--set",
+        "base.training.epochs=2",
+    ]  # a text, which YAML 1.1 would not quote
     assert main(["run", str(path), "--print-config", *sets]) == 0
     shown = capsys.readouterr()
     sweep = load_sweep(path, sets[1::2])
@@ -77,7 +84,9 @@ def test_list_as_json_holds_what_the_text_says(capsys):
         for name, component in slot["components"].items():
             assert name in text
             assert component["headline"] in text
-    assert data["slots"]["training"]["components"]["local_sgd"]["fields"]["momentum"]["only_if"] == ["optimizer is sgd"]
+    assert data["slots"]["training"]["components"]["local_sgd"]["fields"]["momentum"][
+        "only_if"
+    ] == ["optimizer is sgd"]
     assert data["parts"]["base"]["fields"]["rounds"]["required"]
     assert data["parts"]["resources"]["fields"]["client_actors"]["default"] == 2
 
@@ -95,7 +104,11 @@ def test_list_as_json_of_one_name(capsys):
     ):
         assert main(["list", name, "--json"]) == 0
         slots = json.loads(capsys.readouterr().out)["slots"]
-        assert list(slots) == [slot] and some in slots[slot]["components"] and len(slots[slot]["components"]) > 4
+        assert (
+            list(slots) == [slot]
+            and some in slots[slot]["components"]
+            and len(slots[slot]["components"]) > 4
+        )
     assert main(["list", "nonesuch", "--json"]) == 2
 
 

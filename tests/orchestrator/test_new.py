@@ -29,7 +29,9 @@ def patients(tmp_path: Path) -> Path:
     for i in range(400):
         age, pressure = draw.randint(20, 90), round(draw.gauss(120, 15), 1)
         outcome = "ill" if age + draw.gauss(0, 10) > 60 else "well"
-        lines.append(f"{i},{age},{draw.choice('fm')},{pressure},{['north', 'south', 'east', 'west'][i % 4]},{outcome}")
+        lines.append(
+            f"{i},{age},{draw.choice('fm')},{pressure},{['north', 'south', 'east', 'west'][i % 4]},{outcome}"
+        )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -37,7 +39,9 @@ def patients(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("options", [[], ["--client", "hospital"]])
 def test_a_table_becomes_a_sweep(patients, tmp_path, capsys, options):
     output = tmp_path / "work" / "sweep.yaml"
-    assert main(["new", str(patients), "--label", "outcome", *options, "--output", str(output)]) == 0
+    assert (
+        main(["new", str(patients), "--label", "outcome", *options, "--output", str(output)]) == 0
+    )
     said = capsys.readouterr().out
     assert "patients.csv: 400 rows, 6 columns" in said
     assert "label outcome: 2 classes: ill" in said
@@ -48,16 +52,38 @@ def test_a_table_becomes_a_sweep(patients, tmp_path, capsys, options):
     assert len(sweep.runs) == 9
     assert data_problems(sweep, download=False) == []
     run = sweep.runs[0]
-    assert (run.split.name, run.data.config.clients) == (("natural", 3) if options else ("dirichlet", 7))
+    assert (run.split.name, run.data.config.clients) == (
+        ("natural", 3) if options else ("dirichlet", 7)
+    )
 
 
 @pytest.mark.slow
 def test_what_was_written_runs(patients, tmp_path):
     output = tmp_path / "work" / "sweep.yaml"
-    assert main(["new", str(patients), "--label", "outcome", "--client", "hospital", "--output", str(output)]) == 0
-    sets = ("base.rounds=2", "base.attacks.shadow_mia.every=2", "base.attacks.calibrated_mia.replicas=2")
+    assert (
+        main(
+            [
+                "new",
+                str(patients),
+                "--label",
+                "outcome",
+                "--client",
+                "hospital",
+                "--output",
+                str(output),
+            ]
+        )
+        == 0
+    )
+    sets = (
+        "base.rounds=2",
+        "base.attacks.shadow_mia.every=2",
+        "base.attacks.calibrated_mia.replicas=2",
+    )
     seeds = "sweep.seed.grid_search=[0]"
-    done = fedpriv(output, tmp_path / "results", *(word for one in (*sets, seeds) for word in ("--set", one)))
+    done = fedpriv(
+        output, tmp_path / "results", *(word for one in (*sets, seeds) for word in ("--set", one))
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for measured in ("accuracy", "SIA", "calibrated"):
         assert measured in done.stdout
@@ -77,7 +103,10 @@ def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--label", "outcom"], "--label: patients.csv has no column 'outcom'. Did you mean 'outcome'?"),
+        (
+            ["--label", "outcom"],
+            "--label: patients.csv has no column 'outcom'. Did you mean 'outcome'?",
+        ),
         (["--label", "pressure"], "--label: column 'pressure' is continuous"),
         ([], "--label: is missing"),
         (["--label", "outcome", "--group", "sex"], "--group: is the group of a client"),
@@ -85,7 +114,10 @@ def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
             ["--label", "outcome", "--client", "hospital", "--group", "sex"],
             "--group: column 'sex' must be the same in all examples of a client",
         ),
-        (["--label", "outcome", "--output", "nowhere/sweep.yaml"], "nowhere is no folder that can be written to"),
+        (
+            ["--label", "outcome", "--output", "nowhere/sweep.yaml"],
+            "nowhere is no folder that can be written to",
+        ),
         (["--label", "outcome", "--output", "."], "--output: . is a folder"),
     ],
 )
@@ -103,13 +135,37 @@ def test_what_is_refused_writes_nothing(patients, tmp_path, capsys, monkeypatch,
 def test_columns_and_words_are_what_the_options_say(patients, tmp_path, capsys):
     patients.write_text(patients.read_text().replace(",south,", ",NA,").replace("\n7,", "\n7,old"))
     output = tmp_path / "work" / "sweep.yaml"
-    command = ["new", str(patients), "--label", "outcome", "--client", "hospital", "--output", str(output)]
+    command = [
+        "new",
+        str(patients),
+        "--label",
+        "outcome",
+        "--client",
+        "hospital",
+        "--output",
+        str(output),
+    ]
     assert main(command) == 2
     age, hospital = sorted(capsys.readouterr().err.splitlines()[:2], reverse=True)
     assert "new: column 'age' mixes numbers and texts" in age and ",old46'" in age
     assert hospital.startswith("--client: column 'hospital' has 100 missing values")
     kept = hospital.split("--nulls '")[1].split("'")[0]
-    assert main([*command, "--nulls", kept, "--drop", "age", "--drop", "sex", "--categories", "pressure"]) == 0
+    assert (
+        main(
+            [
+                *command,
+                "--nulls",
+                kept,
+                "--drop",
+                "age",
+                "--drop",
+                "sex",
+                "--categories",
+                "pressure",
+            ]
+        )
+        == 0
+    )
     config = load_sweep(output).runs[0].data.config
     assert config.drop == ("age", "sex", "id") and config.categories == ("pressure",)
     assert config.nulls == tuple(kept.split(","))
@@ -139,7 +195,11 @@ def made(folder: Path, source: Path, *options: str) -> Sweep:
     sweep = load_sweep(output)
     for run in sweep.runs[:3]:
         build_federation(
-            run.data, run.split, output.parent, lambda _, seed=run.seed: np.random.default_rng(seed), download=False
+            run.data,
+            run.split,
+            output.parent,
+            lambda _, seed=run.seed: np.random.default_rng(seed),
+            download=False,
         )
     return sweep
 
@@ -158,14 +218,21 @@ def test_repeated_examples_of_arrays_and_images_are_dropped(tmp_path, capsys):
     Image.new("RGB", (8, 8)).save(tmp_path / "pets" / "cat" / ".ipynb_checkpoints" / "0.png")
     for name in ("a.npz", "pets"):
         assert made(tmp_path, tmp_path / name).runs[0].data.config.duplicates == "drop"
-        assert "repeated examples are dropped: 1 of 120 equal an earlier one" in capsys.readouterr().out
+        assert (
+            "repeated examples are dropped: 1 of 120 equal an earlier one"
+            in capsys.readouterr().out
+        )
 
 
 def test_what_is_not_read_of_a_folder_is_said_before_and_after(tmp_path, capsys):
-    """By `fedpriv new`, and once by each run, for a sweep file of the user's own may be wrong, too."""
+    """By `fedpriv new`, and once by each run, for a sweep file of the user's own may be wrong,
+    too.
+    """
     draw = np.random.default_rng(0)
     for i in range(120):
-        path = tmp_path / "pets" / ("Train", "Test")[i % 3 == 2] / ("cat", "dog")[i % 2] / f"{i}.png"
+        path = (
+            tmp_path / "pets" / ("Train", "Test")[i % 3 == 2] / ("cat", "dog")[i % 2] / f"{i}.png"
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(path)
     (tmp_path / "pets/Train/fish").mkdir()
@@ -179,15 +246,28 @@ def test_what_is_not_read_of_a_folder_is_said_before_and_after(tmp_path, capsys)
     assert [line for line in capsys.readouterr().out.splitlines() if line in remarks] == remarks
     prepare(sweep, Choices(tmp_path / "results", dry=True))
     said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if line.startswith("data pets: ")] == [f"data pets: {line}" for line in remarks]
+    assert [line for line in said if line.startswith("data pets: ")] == [
+        f"data pets: {line}" for line in remarks
+    ]
 
 
 @pytest.mark.parametrize(
-    "sizes", [[100, 100, 9], [100, 100, 10], list(range(1, 30)), [7, 8, 9, 10, 11, 12] * 8, [10] * 30 + [300] * 5]
+    "sizes",
+    [
+        [100, 100, 9],
+        [100, 100, 10],
+        list(range(1, 30)),
+        [7, 8, 9, 10, 11, 12] * 8,
+        [10] * 30 + [300] * 5,
+    ],
 )
 def test_clients_of_any_size_are_kept_or_left_out_as_the_split_does(tmp_path, sizes):
     draw = random.Random(0)
-    rows = [f"{draw.gauss(0, 1)},{draw.gauss(0, 1)},c{who},{i % 2}" for who, n in enumerate(sizes) for i in range(n)]
+    rows = [
+        f"{draw.gauss(0, 1)},{draw.gauss(0, 1)},c{who},{i % 2}"
+        for who, n in enumerate(sizes)
+        for i in range(n)
+    ]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,who,y", *rows]))
     sweep = made(tmp_path, tmp_path / "t.csv", "--label", "y", "--client", "who")
     assert sweep.runs[0].data.config.clients >= 2
@@ -196,7 +276,10 @@ def test_clients_of_any_size_are_kept_or_left_out_as_the_split_does(tmp_path, si
 @pytest.mark.parametrize("share", [5, 2])
 def test_a_small_training_part_that_the_file_names(tmp_path, share):
     draw = random.Random(0)
-    rows = [f"{draw.gauss(0, 1)},{draw.gauss(0, 1)},{'train' if i % share == 0 else 'test'}" for i in range(200)]
+    rows = [
+        f"{draw.gauss(0, 1)},{draw.gauss(0, 1)},{'train' if i % share == 0 else 'test'}"
+        for i in range(200)
+    ]
     lines = ["a,b,split,y", *(f"{row},{i // share % 2}" for i, row in enumerate(rows))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     config = made(tmp_path, tmp_path / "t.csv", "--label", "y").runs[0].data.config
@@ -205,10 +288,21 @@ def test_a_small_training_part_that_the_file_names(tmp_path, share):
 
 
 def test_a_training_part_with_next_to_nothing_is_refused(tmp_path, capsys):
-    rows = [f"{i % 71 + i / 1000},{'train' if i % 20 == 0 else 'test'},{i // 20 % 2}" for i in range(200)]
+    rows = [
+        f"{i % 71 + i / 1000},{'train' if i % 20 == 0 else 'test'},{i // 20 % 2}"
+        for i in range(200)
+    ]
     (tmp_path / "t.csv").write_text("\n".join(["a,split,y", *rows]))
-    assert main(["new", str(tmp_path / "t.csv"), "--label", "y", "--output", str(tmp_path / "new.yaml")]) == 2
-    assert "the training part has 10 examples and the test part 190; at least 20 and 2" in capsys.readouterr().err
+    assert (
+        main(
+            ["new", str(tmp_path / "t.csv"), "--label", "y", "--output", str(tmp_path / "new.yaml")]
+        )
+        == 2
+    )
+    assert (
+        "the training part has 10 examples and the test part 190; at least 20 and 2"
+        in capsys.readouterr().err
+    )
 
 
 def test_everything_that_is_wrong_is_said_at_once(patients, tmp_path, capsys):
@@ -217,7 +311,16 @@ def test_everything_that_is_wrong_is_said_at_once(patients, tmp_path, capsys):
     rows[7] = ",".join([*rows[7].split(",")[:1], "old", *rows[7].split(",")[2:]])
     patients.write_text("\n".join(rows) + "\n")
     (tmp_path / "work" / "sweep.yaml").write_text("mine")
-    command = ["new", str(patients), "--label", "outcome", "--client", "hospitl", "--layout", "class"]
+    command = [
+        "new",
+        str(patients),
+        "--label",
+        "outcome",
+        "--client",
+        "hospitl",
+        "--layout",
+        "class",
+    ]
     assert main([*command, "--output", str(tmp_path / "work" / "sweep.yaml")]) == 2
     lines = capsys.readouterr().err.splitlines()
     for place in ("--output: ", "--layout: ", "--client: ", "--label: ", "new: column 'age' mixes"):
@@ -229,4 +332,6 @@ def test_what_is_written_takes_statistics_of_the_server_and_has_an_epsilon(patie
     assert main(["new", str(patients), "--label", "outcome", "--output", str(output)]) == 0
     assert "statistics: server" in output.read_text()
     private = [run for run in load_sweep(output).runs if run.training.name == "dp_sgd"]
-    assert private and all(dp_sgd.guarantee(run.training.config, run).startswith("dp") for run in private)
+    assert private and all(
+        dp_sgd.guarantee(run.training.config, run).startswith("dp") for run in private
+    )

@@ -1,4 +1,6 @@
-"""No value of any field makes the check or the dry run take the machine, or end in anything but a plan or a refusal."""
+"""No value of any field makes the check or the dry run take the machine, or end in anything but
+a plan or a refusal.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,36 @@ SECONDS, BYTES = 15, 3 << 30  # that a value may take, and all of them together
 MARK = "@VALUE@"
 LARGEST = str(2**63 - 1)
 INTEGERS = ("1000000", "1000000000", LARGEST, str(2**63), "1" + 400 * "0", "0", "-1")
-NUMBERS = ("1.0e+308", "-1.0e+308", "1.0e-308", "5.0e-324", ".inf", ".nan", "1000000000", LARGEST, "0", "-1")
+NUMBERS = (
+    "1.0e+308",
+    "-1.0e+308",
+    "1.0e-308",
+    "5.0e-324",
+    ".inf",
+    ".nan",
+    "1000000000",
+    LARGEST,
+    "0",
+    "-1",
+)
 TEXT = '"' + 200_000 * "a" + '"'
 ENTRIES = 49_000  # in a list: the most that a file may hold, nearly
 DATA = {
-    "table": {"name": "table", "path": "table.csv", "label": "label", "shadow_size": 40, "clients": 4},
+    "table": {
+        "name": "table",
+        "path": "table.csv",
+        "label": "label",
+        "shadow_size": 40,
+        "clients": 4,
+    },
     "arrays": {"name": "arrays", "path": "arrays.npz", "shadow_size": 40, "clients": 4},
-    "purchase_like": {"name": "purchase_like", "clients": 4, "examples": 400, "features": 20, "classes": 4},
+    "purchase_like": {
+        "name": "purchase_like",
+        "clients": 4,
+        "examples": 400,
+        "features": 20,
+        "classes": 4,
+    },
 }
 Case = tuple[str, str, str]  # whose field with its key, the value as YAML, and the sweep file
 
@@ -48,8 +73,12 @@ def values(schema: dict[str, Any]) -> list[str]:
         return list(dict.fromkeys([*(INTEGERS if kind == "integer" else NUMBERS), *bounds]))
     if kind == "array":
         parts = schema.get("prefixItems") or [schema.get("items", {})] * 2
-        usual = {"integer": "1", "number": "1.0", "string": "a"}.get(str(parts[0].get("type")), "[1]")
-        lists = [f"[{', '.join([one] * len(parts))}]" for one in values(parts[0]) if len(one) < 1000]
+        usual = {"integer": "1", "number": "1.0", "string": "a"}.get(
+            str(parts[0].get("type")), "[1]"
+        )
+        lists = [
+            f"[{', '.join([one] * len(parts))}]" for one in values(parts[0]) if len(one) < 1000
+        ]
         return [*lists, f"[{', '.join([usual] * ENTRIES)}]"]
     return [TEXT, '""', "1000000000", "[" * 15 + "]" * 15]
 
@@ -72,7 +101,10 @@ def every_case() -> Iterator[Case]:
                 if isinstance(allowed[0], str | int | float):
                     marked = assign(marked, (*steps[:-1], decider), allowed[0])
             text = yaml.safe_dump(marked, sort_keys=False, width=10**9)
-            yield from ((f"{owner} {place}", value, text.replace(f"'{MARK}'", value)) for value in values(schema))
+            yield from (
+                (f"{owner} {place}", value, text.replace(f"'{MARK}'", value))
+                for value in values(schema)
+            )
 
     def sweep(base: dict[str, Any], **top: Any) -> dict[str, Any]:
         return {"name": "reach", "base": base, "resources": {"client_actors": 1}, **top}
@@ -84,27 +116,45 @@ def every_case() -> Iterator[Case]:
                 run["data"] = DATA.get(name, {"name": name, "clients": 4, "shadow_size": 40})
             if slot.key not in ("attacks", "clustering"):
                 run["attacks"] = []
-            yield from cases(name, f"base.{slot.key}" + (".0" if slot.many else ""), module.Config, sweep(run))
+            yield from cases(
+                name, f"base.{slot.key}" + (".0" if slot.many else ""), module.Config, sweep(run)
+            )
     run = {**described(), "attacks": []}
     run["data"]["validation_size"] = 30
     drawn = {"sweep": {"training.lr": {"uniform": [0.1, 0.2]}}, "samples": 3}
     yield from cases("base", "base", RunFields, sweep(run | {"participation": "poisson"}))
-    yield from cases("curvature", "base.curvature", CurvatureConfig, sweep(run | {"objective": "finp"}))
+    yield from cases(
+        "curvature", "base.curvature", CurvatureConfig, sweep(run | {"objective": "finp"})
+    )
     yield from cases("resources", "resources", Resources, sweep(run))
     yield from cases("file", "", Header, sweep(run, **drawn))
     for kind, (name, model) in KINDS.items():
-        yield from cases(name, f"tune.{kind}", model, sweep(run, tune={kind: {"name": name}}, **drawn))
+        yield from cases(
+            name, f"tune.{kind}", model, sweep(run, tune={kind: {"name": name}}, **drawn)
+        )
     bounds = ("0", "-1", "1.0e+308", "-1.0e+308", "5.0e-324", LARGEST, str(-(2**63) + 1))
     pairs = [(low, high) for low in bounds for high in bounds if float(low) < float(high)]
-    spaces = [f"{{{word}: [{low}, {high}]}}" for word in ("uniform", "loguniform", "randint") for low, high in pairs]
+    spaces = [
+        f"{{{word}: [{low}, {high}]}}"
+        for word in ("uniform", "loguniform", "randint")
+        for low, high in pairs
+    ]
     numbers = ", ".join(map(str, range(ENTRIES - 10)))
     spaces += [f"{{quniform: [{low}, {high}, 5.0e-324]}}" for low, high in pairs]
-    spaces += ["{quniform: [0, 1, 1.0e-8]}", f"{{choice: [{numbers[:200_000].rpartition(',')[0]}]}}"]
+    spaces += [
+        "{quniform: [0, 1, 1.0e-8]}",
+        f"{{choice: [{numbers[:200_000].rpartition(',')[0]}]}}",
+    ]
     spaces += [f"{{grid_search: [{numbers}]}}"]
     for more in ({}, {"tune": {"metric": "accuracy", "search": {"name": "optuna"}}}):
-        text = yaml.safe_dump(sweep(run | {"privacy": "global_dp"}, samples=20, **more), width=10**9)
+        text = yaml.safe_dump(
+            sweep(run | {"privacy": "global_dp"}, samples=20, **more), width=10**9
+        )
         for key in ("seed", "privacy.clip", "training.epochs"):
-            yield from ((f"sweep sweep.{key}", space, f"{text}sweep: {{{key}: {space}}}\n") for space in spaces)
+            yield from (
+                (f"sweep sweep.{key}", space, f"{text}sweep: {{{key}: {space}}}\n")
+                for space in spaces
+            )
     keys = ("seed", "rounds", "training.epochs", "training.batch_size", "data.clients")
     grids = "".join(f"  {key}: {{grid_search: {list(range(1, 101))}}}\n" for key in keys)
     yield "grid sweep", "100^5", yaml.safe_dump(sweep(run)) + "sweep:\n" + grids
@@ -119,7 +169,9 @@ def outcome(path: Path) -> tuple[str, str]:
     began, printed = time.process_time(), io.StringIO()
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
-            code = commands.run_sweep(load_sweep(path), commands.Choices(path.parent / "results", dry=True))
+            code = commands.run_sweep(
+                load_sweep(path), commands.Choices(path.parent / "results", dry=True)
+            )
         end, wrong = "plan", f"exit code {code}" if code else ""
     except ConfigError as refusal:
         end, wrong = "refused", ""
@@ -128,7 +180,9 @@ def outcome(path: Path) -> tuple[str, str]:
         end, wrong = type(error).__name__, f"{error!r:.200}"
     if time.process_time() - began > SECONDS:
         wrong += f" took {time.process_time() - began:.0f} s"
-    return end, wrong + "".join(f" prints {line[:200]}" for line in printed.getvalue().splitlines() if unreadable(line))
+    return end, wrong + "".join(
+        f" prints {line[:200]}" for line in printed.getvalue().splitlines() if unreadable(line)
+    )
 
 
 def unreadable(line: str) -> bool:
@@ -167,7 +221,9 @@ if __name__ == "__main__":
     os.environ["FEDPRIV_DATA"] = str(folder / "none")
     x, y = rng.normal(size=(300, 5)).astype(np.float32), np.arange(300) % 3
     np.savez(folder / "arrays.npz", x=x, y=y)
-    rows = (",".join(f"{v:.6f}" for v in row) + f",k{label}" for row, label in zip(x, y, strict=True))
+    rows = (
+        ",".join(f"{v:.6f}" for v in row) + f",k{label}" for row, label in zip(x, y, strict=True)
+    )
     (folder / "table.csv").write_text("\n".join(["a,b,c,d,e,label", *rows]))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES,) * 2)

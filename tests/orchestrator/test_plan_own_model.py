@@ -34,9 +34,12 @@ def planned(
     def plan(line: str) -> tuple[int, str, str]:
         (tmp_path / "nets.py").write_text(NETS.format(line=line))
         (tmp_path / "s.yaml").write_text(
-            f"name: s\ncode: nets.py\nbase:\n  rounds: 1\n  data: {DATA}\n  model: nets:Net\n  attacks: []\n"
+            f"name: s\ncode: nets.py\nbase:\n  rounds: 1\n  data: {DATA}\n  model: "
+            "nets:Net\n  attacks: []\n"
         )
-        code = main(["run", str(tmp_path / "s.yaml"), "--dry-run", "--results", str(tmp_path / "results")])
+        code = main(
+            ["run", str(tmp_path / "s.yaml"), "--dry-run", "--results", str(tmp_path / "results")]
+        )
         return code, *capfd.readouterr()
 
     return plan
@@ -45,7 +48,11 @@ def planned(
 def test_what_a_module_raises_while_it_is_timed_is_a_sentence_with_its_line(planned):
     code, _, err = planned("assert len(x) < 5, 'too many'")
     assert code == 2 and "Traceback" not in err
-    assert "s.yaml:6: base.model" in err and "AssertionError: too many" in err and "nets.py, line 13" in err
+    assert (
+        "s.yaml:6: base.model" in err
+        and "AssertionError: too many" in err
+        and "nets.py, line 13" in err
+    )
 
 
 def test_warnings_do_not_reach_the_screen(planned):

@@ -1,4 +1,6 @@
-"""Results as the figures see them: read from a folder, or made up, and one figure drawn from them."""
+"""Results as the figures see them: read from a folder, or made up, and one figure drawn from
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def read(folder: Path) -> Arrangement:
 
 
 def arranged(
-    table: list[dict[str, Any]], declared: tuple[str, ...] = (), configs: list[dict[str, Any]] | None = None
+    table: list[dict[str, Any]],
+    declared: tuple[str, ...] = (),
+    configs: list[dict[str, Any]] | None = None,
 ) -> Arrangement:
     """Finished trials with the columns of ``table``, and the resolved run of each."""
     trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]

@@ -30,14 +30,20 @@ def comparison() -> dict[str, Any]:
 
 
 def stored(name: str) -> tuple[np.ndarray, References, np.ndarray]:
-    """The target's confidences, the references and the target's members of the set ``name``, "few" or "many"."""
+    """The target's confidences, the references and the target's members of the set ``name``,
+    "few" or "many".
+    """
     held = {part: oracles()[f"{name}_{part}"] for part in ("target", "phi", "inside", "member")}
-    references = References(held["phi"].astype(np.float64), held["inside"], np.zeros(len(held["target"]), np.int64))
+    references = References(
+        held["phi"].astype(np.float64), held["inside"], np.zeros(len(held["target"]), np.int64)
+    )
     return held["target"].astype(np.float64), references, held["member"]
 
 
 def ours() -> dict[str, dict[str, float]]:
-    """Our methods on the stored target: AUC, TPR at 1 %, and for LiRA the one-run bound at threshold 0."""
+    """Our methods on the stored target: AUC, TPR at 1 %, and for LiRA the one-run bound at
+    threshold 0.
+    """
     target, references, member = stored("few")
     table = {}
     for method, score_of in METHODS.items():
@@ -49,7 +55,9 @@ def ours() -> dict[str, dict[str, float]]:
         if method == "lira":
             said = score >= 0
             right = int((said & member).sum())
-            table[method]["epsilon_one_run"] = bounds.one_run_bound(len(score), int(said.sum()), right, 1e-5)
+            table[method]["epsilon_one_run"] = bounds.one_run_bound(
+                len(score), int(said.sum()), right, 1e-5
+            )
     return table
 
 

@@ -1,4 +1,6 @@
-"""The command as a user gives it, a process of its own with real Ray, Tune and MLflow; and what its results must hold."""
+"""The command as a user gives it, a process of its own with real Ray, Tune and MLflow; and what
+its results must hold.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def arguments(sweep: Path, results: Path, *options: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables of a command: those of this process, and no cluster or server that happens to be there."""
+    """The variables of a command: those of this process, and no cluster or server that happens
+    to be there.
+    """
     inherited = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     return inherited | {"RAY_ADDRESS": "local"} | more
 
@@ -47,10 +51,14 @@ def environment(**more: str) -> dict[str, str]:
 def given(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Give a command, and wait for its end."""
     env = environment(**variables)
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=env, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=600, env=env, check=False
+    )
 
 
-def fedpriv(sweep: Path, results: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def fedpriv(
+    sweep: Path, results: Path, *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a sweep to its end."""
     return given(arguments(sweep, results, *options), **variables)
 
@@ -59,7 +67,9 @@ Head = subprocess.Popen
 
 
 def watched(command: list[str], *events: tuple[str, Callable[[Head], Any]]) -> tuple[int, str]:
-    """Give a command and do something whenever it first prints some words: its exit code, and all that it printed."""
+    """Give a command and do something whenever it first prints some words: its exit code, and
+    all that it printed.
+    """
     printed, waiting = "", list(events)
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "bufsize": 1}
     with subprocess.Popen(command, env=environment(), preexec_fn=_heed_signals, **out) as head:  # type: ignore[call-overload]
@@ -71,13 +81,19 @@ def watched(command: list[str], *events: tuple[str, Callable[[Head], Any]]) -> t
         return head.wait(), printed
 
 
-def signalled_after(number: int, words: str, sweep: Path, results: Path, *options: str) -> tuple[int, str]:
+def signalled_after(
+    number: int, words: str, sweep: Path, results: Path, *options: str
+) -> tuple[int, str]:
     """Start a sweep, and send its head process a signal once it has printed ``words``."""
-    return watched(arguments(sweep, results, *options), (words, lambda head: head.send_signal(number)))
+    return watched(
+        arguments(sweep, results, *options), (words, lambda head: head.send_signal(number))
+    )
 
 
 def _heed_signals() -> None:
-    """What is started in the background ignores Ctrl-C, and below nohup a hangup; so would all that the tests start there."""
+    """What is started in the background ignores Ctrl-C, and below nohup a hangup; so would all
+    that the tests start there.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -93,37 +109,56 @@ def timeless(path: Path) -> pa.Table:
 
 
 def same_results(expected: Path, results: Path, name: str = "tiny") -> None:
-    """Assert that two results folders hold the same trials, tables, models and configurations, times aside."""
+    """Assert that two results folders hold the same trials, tables, models and configurations,
+    times aside.
+    """
     ours, theirs = (timeless(folder / name / "trials.parquet") for folder in (results, expected))
     assert ours.equals(theirs), f"trials.parquet: {_difference(ours, theirs)}"
     for row in trials(expected, name):
-        mine, yours = (Folder(folder / name).trial(row["id"]).path for folder in (results, expected))
+        mine, yours = (
+            Folder(folder / name).trial(row["id"]).path for folder in (results, expected)
+        )
         files = sorted(path.name for path in yours.iterdir() if path.name != "manifest.json")
-        assert sorted(path.name for path in mine.iterdir() if path.name != "manifest.json") == files, row["id"]
+        assert (
+            sorted(path.name for path in mine.iterdir() if path.name != "manifest.json") == files
+        ), row["id"]
         for file in files:
             if file.endswith(".parquet") and set(pq.read_schema(yours / file).names) & set(TIMES):
                 one, other = (timeless(folder / file) for folder in (mine, yours))
                 assert one.equals(other), f"{row['id']}/{file}: {_difference(one, other)}"
             else:
-                assert (mine / file).read_bytes() == (yours / file).read_bytes(), f"{row['id']}/{file}"
+                assert (mine / file).read_bytes() == (yours / file).read_bytes(), (
+                    f"{row['id']}/{file}"
+                )
 
 
 def _difference(one: pa.Table, other: pa.Table) -> str:
     """Say in which columns two tables differ."""
     if one.column_names != other.column_names or one.num_rows != other.num_rows:
-        return f"{one.num_rows} rows of {one.column_names}, and {other.num_rows} rows of {other.column_names}"
+        return (
+            f"{one.num_rows} rows of {one.column_names}, and {other.num_rows} rows of "
+            f"{other.column_names}"
+        )
     columns = [column for column in one.column_names if not one[column].equals(other[column])]
-    return "; ".join(f"{name}: {one[name].to_pylist()[:9]} != {other[name].to_pylist()[:9]}" for name in columns)
+    return "; ".join(
+        f"{name}: {one[name].to_pylist()[:9]} != {other[name].to_pylist()[:9]}" for name in columns
+    )
 
 
 def nothing_left(results: Path) -> None:
     """Assert that there are no unfinished files, states of trials, or files of Tune."""
-    left = [path for path in results.rglob("*") if path.suffix in (".tmp", ".new") or path.name.startswith(".fedpriv-")]
+    left = [
+        path
+        for path in results.rglob("*")
+        if path.suffix in (".tmp", ".new") or path.name.startswith(".fedpriv-")
+    ]
     assert left + list(results.glob("*/trials/*/state")) == []
 
 
 def mlflow_holds_all(results: Path, name: str = "tiny", uri: str | None = None) -> None:
-    """Assert that MLflow has one run of the sweep and one of each trial, all ended, with every round's metrics once."""
+    """Assert that MLflow has one run of the sweep and one of each trial, all ended, with every
+    round's metrics once.
+    """
     from mlflow import MlflowClient
 
     from orchestrator.results.tables import read_table
@@ -139,7 +174,9 @@ def mlflow_holds_all(results: Path, name: str = "tiny", uri: str | None = None) 
     assert parent.info.status == ("FINISHED" if finished else "FAILED")
     assert all(run.info.end_time for run in runs)
     for run in runs if uri is None else ():
-        assert Path(unquote(urlsplit(run.info.artifact_uri).path)).is_relative_to(results), run.info.artifact_uri
+        assert Path(unquote(urlsplit(run.info.artifact_uri).path)).is_relative_to(results), (
+            run.info.artifact_uri
+        )
 
     def files(run: Any) -> set[str]:
         return {one.path for one in client.list_artifacts(run.info.run_id)}
@@ -160,4 +197,6 @@ def mlflow_holds_all(results: Path, name: str = "tiny", uri: str | None = None) 
             assert len(logged) == len(points), f"{trial}: MLflow has {metric} twice"
             assert values.keys() <= logged.keys(), f"{trial}: MLflow lacks rounds of {metric}"
             if "seconds" not in metric and "time" not in metric:
-                assert all(logged[step] == value for step, value in values.items() if step < max(values)), metric
+                assert all(
+                    logged[step] == value for step, value in values.items() if step < max(values)
+                ), metric

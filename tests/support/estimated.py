@@ -1,4 +1,6 @@
-"""Runs whose work is counted, and the seconds of a trial where every step is known to take as long as is said here."""
+"""Runs whose work is counted, and the seconds of a trial where every step is known to take as
+long as is said here.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,27 @@ from orchestrator.estimates import counts
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.federation import partition_data
 
-RATES = {"train": 1.0, "replicate": 0.25, "evaluate": 10.0, "curve": 100.0, "serve": 0.0, "attack": 5.0}
+RATES = {
+    "train": 1.0,
+    "replicate": 0.25,
+    "evaluate": 10.0,
+    "curve": 100.0,
+    "serve": 0.0,
+    "attack": 5.0,
+}
 MESSAGES = {f"{what}_SECONDS": 0.0 for what in ("TRIAL", "ROUND", "JOB", "TASK", "ALONE")}
 
 
 def a_run(rounds: int = 4, **given: Any) -> Run:
     digits = {"name": "digits", "clients": 8, "examples_per_client": 12}
-    fields: dict[str, Any] = {"rounds": rounds, "data": digits, "model": {"name": "mlp", "hidden": [8]}}
-    return resolve(fields | {"training": {"epochs": 2, "batch_size": 5, "clients_per_job": 3}} | given)
+    fields: dict[str, Any] = {
+        "rounds": rounds,
+        "data": digits,
+        "model": {"name": "mlp", "hidden": [8]},
+    }
+    return resolve(
+        fields | {"training": {"epochs": 2, "batch_size": 5, "clients_per_job": 3}} | given
+    )
 
 
 def a_place(run: Run, actors: int = 1) -> Placement:
@@ -34,10 +49,12 @@ def parts(run: Run, actors: int = 1) -> dict[str, float]:
 
 
 def estimated(run: Run, root: Path = Path()) -> tuple[float, float]:
-    """The seconds of a trial whose steps are timed, and those among them that are messages and files."""
+    """The seconds of a trial whose steps are timed, and those among them that are messages and
+    files.
+    """
     small = SmallRuns(lambda run: root)
     data, loading = small.data(run)
     messages = counts.of_trial(run, data, a_place(run), lambda *_: 0.0, loading)
-    return sum(counts.of_trial(run, data, a_place(run), small.rate(run, data), loading).values()), sum(
-        messages.values()
-    )
+    return sum(
+        counts.of_trial(run, data, a_place(run), small.rate(run, data), loading).values()
+    ), sum(messages.values())

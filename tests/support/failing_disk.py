@@ -1,4 +1,6 @@
-"""A disk that fails: the calls by which this process changes files below a folder are counted, and some are refused."""
+"""A disk that fails: the calls by which this process changes files below a folder are counted,
+and some are refused.
+"""
 
 from __future__ import annotations
 

@@ -16,11 +16,27 @@ def rows(x: np.ndarray) -> set[bytes]:
 
 
 def federation(train: Examples, sizes: Sequence[int] | np.ndarray, **fields: Any) -> Federation:
-    """Clients with so many of the examples each, in order; what ``fields`` do not say is empty or zero."""
+    """Clients with so many of the examples each, in order; what ``fields`` do not say is empty
+    or zero.
+    """
     clients, nothing, nobody = len(sizes), train[:0], np.empty(0, np.int64)
-    made: dict[str, Any] = {"name": "made up", "classes": 2, "train": train, "test": nothing, "test_owner": nobody}
-    made |= {"offsets": np.concatenate([[0], np.cumsum(sizes)]), "nonmembers": nothing, "nonmember_owner": nobody}
-    made |= {"groups": np.zeros(clients, np.int64), "group_names": ("all",), "strengths": np.zeros(clients, np.float32)}
+    made: dict[str, Any] = {
+        "name": "made up",
+        "classes": 2,
+        "train": train,
+        "test": nothing,
+        "test_owner": nobody,
+    }
+    made |= {
+        "offsets": np.concatenate([[0], np.cumsum(sizes)]),
+        "nonmembers": nothing,
+        "nonmember_owner": nobody,
+    }
+    made |= {
+        "groups": np.zeros(clients, np.int64),
+        "group_names": ("all",),
+        "strengths": np.zeros(clients, np.float32),
+    }
     made |= {"example_strengths": np.zeros(len(train), np.float32), "shadow": nothing}
     return Federation(**made | fields)
 

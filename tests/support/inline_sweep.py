@@ -1,4 +1,6 @@
-"""A sweep in this process by the driver that Tune runs, one trial after another, without Ray, Tune, MLflow and report."""
+"""A sweep in this process by the driver that Tune runs, one trial after another, without Ray,
+Tune, MLflow and report.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:
         for trial in missing:
             _train(work, trial)
         while work.search and (
-            drawn := [spec for spec in work.search.replay() if not read_record(work.folder.trial(spec.id))]
+            drawn := [
+                spec for spec in work.search.replay() if not read_record(work.folder.trial(spec.id))
+            ]
         ):
             _train(work, drawn[0])
         describe(work)
@@ -42,7 +46,9 @@ def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:
 
 
 def undisturbed(sweep: Path, results: Path) -> Path:
-    """Run the sweep in the file ``sweep`` into ``results`` / its name, as any other run must do; returns ``results``."""
+    """Run the sweep in the file ``sweep`` into ``results`` / its name, as any other run must do;
+    returns ``results``.
+    """
     import torch
 
     torch.set_num_threads(1)  # as the client actors have it: more threads add in another order
@@ -55,7 +61,13 @@ def _train(work: Work, trial: TrialSpec) -> None:
     identity = TrialIdentity(trial.id, trial.run.to_dict(), work.hashes.origin(trial.run))
     root = str(work.sweep.root_of(trial.run))
     config = TrialConfig(
-        identity, str(work.folder.path), root, work.place, 10.0, True, share=work.sweep.resources.share
+        identity,
+        str(work.folder.path),
+        root,
+        work.place,
+        10.0,
+        True,
+        share=work.sweep.resources.share,
     )
     driver = object.__new__(Driver)
     driver.clients, driver.shadows = LocalClients(), InlineShadows()

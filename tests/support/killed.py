@@ -11,7 +11,9 @@ class Killed(BaseException):
 
 
 def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, late: bool) -> None:
-    """Let the ``nth`` call of a function be the last thing that the process does, before or after it had its effect."""
+    """Let the ``nth`` call of a function be the last thing that the process does, before or
+    after it had its effect.
+    """
     real, calls = getattr(owner, name), count()
 
     def dying(*args: Any, **named: Any) -> Any:

@@ -1,4 +1,5 @@
-"""A Ray cluster of several nodes on this machine, as `ray start` makes one: its own ports, folder and token, nobody else's.
+"""A Ray cluster of several nodes on this machine, as `ray start` makes one: its own ports,
+folder and token, nobody else's.
 
 It is stopped by the ids of the processes that it started; `ray stop` would stop every Ray here.
 """
@@ -23,7 +24,9 @@ import psutil
 
 from tests.support.command import environment
 
-BIN = Path(sys.executable).parent  # not resolved: in a virtual environment it is a link to another folder
+BIN = Path(
+    sys.executable
+).parent  # not resolved: in a virtual environment it is a link to another folder
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
 
@@ -31,7 +34,9 @@ class LocalCluster:
     """Nodes that are started with `start` and lost with `lose`, and token authentication."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="fp", dir="/tmp"))  # short: a socket's path has at most 107 letters
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="fp", dir="/tmp")
+        )  # short: a socket's path has at most 107 letters
         self.port, self.dashboard = free_port(), free_port()
         self.nodes: list[subprocess.Popen[bytes]] = []
         self.variables = environment(
@@ -60,20 +65,35 @@ class LocalCluster:
         return f"http://127.0.0.1:{self.dashboard}"
 
     def start(self, cpus: int, *before: str, jobs: bool = False) -> int:
-        """Start a node, the first as the head; returns its number. ``before`` is put before the command (``unshare``)."""
+        """Start a node, the first as the head; returns its number.
+
+        ``before`` is put before the command (``unshare``).
+        """
         number = len(self.nodes)
         own = ["--head", "--port", str(self.port)]
         own += ["--include-dashboard", str(jobs), "--dashboard-port", str(self.dashboard)]
         options = ["--address", self.address] if number else own
         options += ["--num-cpus", str(cpus), "--num-gpus", "0", "--node-ip-address", "127.0.0.1"]
         # Nodes that share a folder delete each other's copies of the working directory.
-        options += ["--temp-dir", str(self.folder / str(number)), "--object-store-memory", str(200 * 2**20)]
+        options += [
+            "--temp-dir",
+            str(self.folder / str(number)),
+            "--object-store-memory",
+            str(200 * 2**20),
+        ]
         options += ["--min-worker-port", "0", "--max-worker-port", "0"]
-        options += ["--dashboard-agent-listen-port", str(free_port()), "--disable-usage-stats", "--block"]
+        options += [
+            "--dashboard-agent-listen-port",
+            str(free_port()),
+            "--disable-usage-stats",
+            "--block",
+        ]
         command = [*before, *RAY, "start", *options]
         with open(self.folder / f"node-{number}.log", "ab") as log:
             self.nodes.append(
-                subprocess.Popen(command, env=self.variables, stdout=log, stderr=log, start_new_session=True)
+                subprocess.Popen(
+                    command, env=self.variables, stdout=log, stderr=log, start_new_session=True
+                )
             )
         self._wait(number)
         return number
@@ -84,7 +104,9 @@ class LocalCluster:
             if "Ray runtime started" in log.read_text(errors="replace"):
                 return
             time.sleep(0.1)
-        raise RuntimeError(f"node {number} did not start: {log.read_text(errors='replace')[-3000:]}")
+        raise RuntimeError(
+            f"node {number} did not start: {log.read_text(errors='replace')[-3000:]}"
+        )
 
     def lose(self, number: int) -> None:
         """Kill a node with all that runs on it, without any warning."""
@@ -102,10 +124,17 @@ class LocalCluster:
         finally:
             self.lose(number)
 
-    def run(self, *command: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str, timeout: float = 300, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """A command that knows the cluster's token."""
         return subprocess.run(
-            command, env=self.variables | variables, capture_output=True, text=True, timeout=timeout, check=False
+            command,
+            env=self.variables | variables,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     def __enter__(self) -> Self:
@@ -127,12 +156,17 @@ def free_port() -> int:
 def below(leader: int) -> set[int]:
     """All processes that come from ``leader``, itself among them."""
     with suppress(psutil.Error):
-        return {leader, *(process.pid for process in psutil.Process(leader).children(recursive=True))}
+        return {
+            leader,
+            *(process.pid for process in psutil.Process(leader).children(recursive=True)),
+        }
     return {leader}
 
 
 def named(leader: int, names: tuple[str, ...]) -> list[int]:
-    """The processes below ``leader`` with such a name, the youngest first: of two the one that has just begun."""
+    """The processes below ``leader`` with such a name, the youngest first: of two the one that
+    has just begun.
+    """
     found = []
     for pid in below(leader):
         with suppress(OSError):

@@ -48,7 +48,9 @@ def measured(name: str) -> Rows:
 
 
 def shown(values: Sequence[float], digits: int = 3) -> str:
-    """A mean with half of its interval, as the pages write it; of fewer than three seeds, the values."""
+    """A mean with half of its interval, as the pages write it; of fewer than three seeds, the
+    values.
+    """
     values = [float(value) for value in values]
     if len(values) < FEWEST:
         return ", ".join(f"{value:.{digits}f}" for value in values if not math.isnan(value))
@@ -74,7 +76,8 @@ def differences(method: Rows, baseline: Rows, metric: str) -> list[float]:
 
 
 def by_classes(rows: Rows) -> pd.Series:
-    """Success of source inference with owners permuted within classes, ``sia_mean_null``, which old rows lack.
+    """Success of source inference with owners permuted within classes, ``sia_mean_null``, which
+    old rows lack.
 
     Sen's welfare of 1 - accuracy is 1 - mean - mad / 2, in every permutation, too.
     """
@@ -83,9 +86,12 @@ def by_classes(rows: Rows) -> pd.Series:
 
 
 def beyond_classes(rows: Rows) -> Rows:
-    """The rows with each metric of source inference minus its value with owners permuted within classes."""
+    """The rows with each metric of source inference minus its value with owners permuted within
+    classes.
+    """
     nulls = {"sia_mean": by_classes(rows)} | {
-        name: rows[null] for name, null in (("sia_mad", "mad_null"), ("eod", "eod_null"), ("sia_cov", "cov_null"))
+        name: rows[null]
+        for name, null in (("sia_mad", "mad_null"), ("eod", "eod_null"), ("sia_cov", "cov_null"))
     }
     return rows.assign(**{name: rows[name] - null for name, null in nulls.items()})
 

@@ -17,19 +17,32 @@ from datasets.components import Completed, complete
 from tests.support.received import received as of_clients
 from tests.support.stand_ins import CONTRACTS
 
-LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
-# What a guarantee says of whom it protects, where the noise is secret and where it can be drawn again.
+LAYOUT = Layout(
+    ("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,))
+)  # 12 parameters in three arrays
+# What a guarantee says of whom it protects, where the noise is secret and where it can be drawn
+# again.
 SECRET = ", towards whoever sees the models; the tables of results are not covered"
-REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+REPRODUCIBLE = (
+    ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of a Gaussian mechanism with sensitivity over noise ``mu`` (Balle and Wang 2018, theorem 8)."""
-    tail = lambda eps: stats.norm.cdf(mu / 2 - eps / mu) - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu)) - delta  # noqa: E731
+    """The epsilon of a Gaussian mechanism with sensitivity over noise ``mu`` (Balle and Wang
+    2018, theorem 8).
+    """
+    tail = lambda eps: (
+        stats.norm.cdf(mu / 2 - eps / mu)
+        - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu))
+        - delta
+    )  # noqa: E731
     return float(optimize.brentq(tail, 0, mu * mu + 50, xtol=1e-9))
 
 
-def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None) -> ClientUpdates:
+def received(
+    module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None
+) -> ClientUpdates:
     """What the server holds after clients sent ``updates`` [clients, 12], bounded by the member."""
     norms = np.linalg.norm(updates.astype(np.float64), axis=1)
     made = of_clients(updates, examples, module.bound(config, norms))
@@ -37,19 +50,25 @@ def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray
 
 
 def run(**other: Any) -> Any:
-    """A run of ten clients under FedAvg with uniform weights; ``other`` replaces parts, dotted keys with ``__``."""
+    """A run of ten clients under FedAvg with uniform weights; ``other`` replaces parts, dotted
+    keys with ``__``.
+    """
     parts: dict[str, Any] = {
         "rounds": 3,
         "participation": "all",
         "participation_rate": 1.0,
         "data": SimpleNamespace(config=SimpleNamespace(clients=10, prepared_by=None)),
-        "split": SimpleNamespace(module=SimpleNamespace(server_has=lambda *_: "strangers"), config=None),
+        "split": SimpleNamespace(
+            module=SimpleNamespace(server_has=lambda *_: "strangers"), config=None
+        ),
         "model": SimpleNamespace(module=Completed(SimpleNamespace(BATCH_NORM=False), CONTRACTS)),
         "objective": SimpleNamespace(name="plain", module=Completed(SimpleNamespace(), CONTRACTS)),
         "clustering": SimpleNamespace(
             module=Completed(_clustered, CONTRACTS), config=SimpleNamespace(clusters=1, restarts=1)
         ),
-        "aggregation": SimpleNamespace(name="fedavg", config=SimpleNamespace(weights="uniform", warm_start_epochs=0)),
+        "aggregation": SimpleNamespace(
+            name="fedavg", config=SimpleNamespace(weights="uniform", warm_start_epochs=0)
+        ),
         "measures_curvature": False,
     }
     made = SimpleNamespace(**parts)

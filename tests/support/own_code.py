@@ -1,4 +1,6 @@
-"""Own code for tests: small components as files, and distributions with entry points, installed nowhere."""
+"""Own code for tests: small components as files, and distributions with entry points, installed
+nowhere.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def distribution(folder: Path, entry_points: Mapping[str, str], name: str = "guest", version: str = "1.2") -> None:
+def distribution(
+    folder: Path, entry_points: Mapping[str, str], name: str = "guest", version: str = "1.2"
+) -> None:
     """Make ``folder``, if it is on Python's path, hold the metadata of an installed distribution.
 
     Args:

@@ -1,4 +1,6 @@
-"""Torch modules as somebody may bring them, for ``model: tests.support.own_modules:NAME``; examples are [1, 8, 8] or [64]."""
+"""Torch modules as somebody may bring them, for ``model: tests.support.own_modules:NAME``;
+examples are [1, 8, 8] or [64].
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Encoder(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.layer = nn.TransformerEncoderLayer(SIDE, 2, 16, dropout=0.1, batch_first=True, bias=False)
+        self.layer = nn.TransformerEncoderLayer(
+            SIDE, 2, 16, dropout=0.1, batch_first=True, bias=False
+        )
         self.head = nn.Linear(SIDE, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -90,7 +94,9 @@ class Convolutional(nn.Module):
 
     def __init__(self, in_channels: int, classes: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(in_channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3))
+        self.body = nn.Sequential(
+            nn.Conv2d(in_channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(3)
+        )
         self.head = nn.Linear(36, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,7 +107,9 @@ def tied(classes: int) -> nn.Module:
     """Two layers that share one weight."""
     first, second = nn.Linear(PIXELS, PIXELS), nn.Linear(PIXELS, PIXELS)
     second.weight = first.weight
-    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU(), nn.Linear(PIXELS, classes))
+    return nn.Sequential(
+        nn.Flatten(), first, nn.ReLU(), second, nn.ReLU(), nn.Linear(PIXELS, classes)
+    )
 
 
 def lazy(classes: int) -> nn.Module:
@@ -134,7 +142,17 @@ def pretrained(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), layer)
 
 
-FITTING = ("Plain", "Recurrent", "Transformer", "Encoder", "Constants", "Convolutional", "tied", "lazy", "pretrained")
+FITTING = (
+    "Plain",
+    "Recurrent",
+    "Transformer",
+    "Encoder",
+    "Constants",
+    "Convolutional",
+    "tied",
+    "lazy",
+    "pretrained",
+)
 
 
 # What is refused
@@ -205,7 +223,9 @@ def frozen(classes: int) -> nn.Module:
 
 def tabular(classes: int) -> nn.Module:
     """Normalizes a batch of features, which needs two examples."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(PIXELS, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(PIXELS, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes)
+    )
 
 
 def none(classes: int) -> None:

@@ -33,7 +33,9 @@ class Example:
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Example]]:
-    """The examples as components, by the key of their slot; their files are in a folder of their own."""
+    """The examples as components, by the key of their slot; their files are in a folder of their
+    own.
+    """
     checkout, found = tmp_path_factory.mktemp("checkout"), {}
     for match in FENCED.finditer(page(PAGE)):
         path = checkout / match["path"]

@@ -22,8 +22,12 @@ def start_of(network):
 def seen_by(data, network, weights, clients=EVERYONE, sent=None, assignment=None):
     sent = sent or [start_of(network)]
     assignment = np.zeros(len(clients), int) if assignment is None else np.asarray(assignment)
-    params, buffers = (np.stack([getattr(weights[i], part) for i in clients]) for part in ("params", "buffers"))
-    return SeenUpdates(data, network, sent, assignment, params, buffers, list(clients), fixed, 0, lambda *_: None)
+    params, buffers = (
+        np.stack([getattr(weights[i], part) for i in clients]) for part in ("params", "buffers")
+    )
+    return SeenUpdates(
+        data, network, sent, assignment, params, buffers, list(clients), fixed, 0, lambda *_: None
+    )
 
 
 def concluded(config, data, observed, clients=EVERYONE, kept=None):

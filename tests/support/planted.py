@@ -1,7 +1,9 @@
-"""A federation whose answer is known, and short runs on it: two groups of clients whose labels follow opposite rules.
+"""A federation whose answer is known, and short runs on it: two groups of clients whose labels
+follow opposite rules.
 
-Examples are standard normal and a label says on which side of a plane the example lies; the minority reads the sides the other
-way round. No single model suits both groups, and a linear one suits either.
+Examples are standard normal and a label says on which side of a plane the example lies; the
+minority reads the sides the other way round. No single model suits both groups, and a linear one
+suits either.
 """
 
 from __future__ import annotations
@@ -27,9 +29,15 @@ from tests.support.federations import federation
 
 
 def planted(
-    clients: int = 10, each: int | Sequence[int] = 40, minority: int = 3, features: int = 10, seed: int = 0
+    clients: int = 10,
+    each: int | Sequence[int] = 40,
+    minority: int = 3,
+    features: int = 10,
+    seed: int = 0,
 ) -> Federation:
-    """The last ``minority`` of ``clients`` are the minority; every client also holds out 8 test examples and 8 non-members."""
+    """The last ``minority`` of ``clients`` are the minority; every client also holds out 8 test
+    examples and 8 non-members.
+    """
     rng = np.random.default_rng([seed, 91])
     sizes = np.broadcast_to(np.asarray(each), clients)
     groups = (np.arange(clients) >= clients - minority).astype(np.int64)
@@ -41,35 +49,56 @@ def planted(
         return Examples(x, ((x @ plane > 0) ^ flipped).astype(np.int64))
 
     held_out = np.repeat(np.arange(clients), 8)
-    train, test, nonmembers = draw(np.repeat(np.arange(clients), sizes)), draw(held_out), draw(held_out)
+    train, test, nonmembers = (
+        draw(np.repeat(np.arange(clients), sizes)),
+        draw(held_out),
+        draw(held_out),
+    )
     parts: dict[str, Any] = {
         "test": test,
         "test_owner": held_out,
         "nonmembers": nonmembers,
         "nonmember_owner": held_out,
     }
-    parts |= {"groups": groups, "group_names": ("majority", "minority"), "shadow": draw(np.full(60, -1))}
+    parts |= {
+        "groups": groups,
+        "group_names": ("majority", "minority"),
+        "shadow": draw(np.full(60, -1)),
+    }
     return federation(train, sizes, **parts)
 
 
 def given(rounds: int = 4, **slots: Any) -> dict[str, Any]:
-    """A linear run of full length, to be changed by ``slots``; its data are replaced by those of `planted`."""
+    """A linear run of full length, to be changed by ``slots``; its data are replaced by those of
+    `planted`.
+    """
     training = slots.pop("training", {})
     passes = {} if training.get("local_step") == "one_batch" else {"epochs": 1, "batch_size": 20}
     training = {"lr": 0.5, **passes, "clients_per_job": 4, **training}
-    return {"rounds": rounds, "data": "digits", "model": {"name": "mlp", "hidden": []}, "training": training, **slots}
+    return {
+        "rounds": rounds,
+        "data": "digits",
+        "model": {"name": "mlp", "hidden": []},
+        "training": training,
+        **slots,
+    }
 
 
 def clustered(name: str = "ifca", **fields: Any) -> dict[str, Any]:
-    """A clustering without what makes it robust: neither warm start nor restarts, unless asked for."""
+    """A clustering without what makes it robust: neither warm start nor restarts, unless asked
+    for.
+    """
     return {"name": name, "warm_start_rounds": 0, "restarts": 1, **fields}
 
 
 ATTACK = {"name": "shadow_mia", "every": 2, "shadows": 1, "queries": 20}
 
 
-def opened(run: Run | dict[str, Any], folder: Path, data: Federation | None = None, shadows: Any = None) -> Trial:
-    """A trial in ``folder``, taken up where it was left if it was; ``shadows`` may stand in for the real attack.
+def opened(
+    run: Run | dict[str, Any], folder: Path, data: Federation | None = None, shadows: Any = None
+) -> Trial:
+    """A trial in ``folder``, taken up where it was left if it was; ``shadows`` may stand in for
+    the real attack.
 
     A process has one session, so the trial opened before is not to be advanced any more.
     """
@@ -108,7 +137,12 @@ class PlannedShadows:
         self.plan = plan
         self.rounds: list[int] = []
 
-    def audit(self, setup: Setup, run: Run, attack: Any, data: Any, models: ClusterModels) -> dict[int, Audit]:
+    def audit(
+        self, setup: Setup, run: Run, attack: Any, data: Any, models: ClusterModels
+    ) -> dict[int, Audit]:
         self.rounds.append(models.round)
         risks = self.plan(models.round)
-        return {j: Audit(risks[j], (Measure(attack.name, "balanced_accuracy", risks[j]),)) for j in models.clusters}
+        return {
+            j: Audit(risks[j], (Measure(attack.name, "balanced_accuracy", risks[j]),))
+            for j in models.clusters
+        }

@@ -1,4 +1,6 @@
-"""A sweep that is killed again and again, at any moment and wherever it hurts, and what must come out all the same."""
+"""A sweep that is killed again and again, at any moment and wherever it hurts, and what must
+come out all the same.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,19 @@ TASKS = (
     "ray::halves_replicas for ",
     "ray::own_confidence for ",
 )
-NAMES = {ACTOR: ("ray::ClientActor",), TASK: TASKS, DRIVER: ("ray::ResourceTrainable", "ray::Driver")}
+NAMES = {
+    ACTOR: ("ray::ClientActor",),
+    TASK: TASKS,
+    DRIVER: ("ray::ResourceTrainable", "ray::Driver"),
+}
 RAY = {RAYLET: "/raylet/raylet", GCS: "/gcs/gcs_server"}
 DEADLY = (HEAD, POWER, RAYLET, GCS)  # the session does not survive them
 WEIGHTS = {HEAD: 6, POWER: 4, ACTOR: 4, TASK: 3, DRIVER: 2, RAYLET: 1, GCS: 1}
 EARLY = ("start", "claim", "ray", "driver")  # while a session starts
 LATE = ("trained", "report", "sent")  # after the last trial
-SESSION = float(os.environ.get("FEDPRIV_KILLS_PATIENCE", "600"))  # seconds without any progress: the session hangs
+SESSION = float(
+    os.environ.get("FEDPRIV_KILLS_PATIENCE", "600")
+)  # seconds without any progress: the session hangs
 SOON = 5.0  # seconds to wait for a victim; then somebody else is killed
 TOO_SLOW = "The current node timed out during startup"
 MOST = 40  # sessions
@@ -40,7 +48,9 @@ MOST = 40  # sessions
 
 @dataclass
 class Kill:
-    """Somebody is killed ``delay`` seconds after a moment: a stage of a session, or so many told ``rounds`` of all sessions."""
+    """Somebody is killed ``delay`` seconds after a moment: a stage of a session, or so many told
+    ``rounds`` of all sessions.
+    """
 
     who: str
     moment: str
@@ -50,7 +60,9 @@ class Kill:
 
 
 def drawn_kills(rng: random.Random, count: int, rounds: int) -> list[Kill]:
-    """Draw kills of a sweep that tells of so many ``rounds``, in the order in which they are done."""
+    """Draw kills of a sweep that tells of so many ``rounds``, in the order in which they are
+    done.
+    """
     kills = []
     for _ in range(count):
         who = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -63,7 +75,10 @@ def drawn_kills(rng: random.Random, count: int, rounds: int) -> list[Kill]:
             late = who if who in DEADLY else rng.choice((HEAD, POWER))
             kills.append(Kill(late, rng.choice(LATE), rounds, rng.uniform(0, 2)))
     early = [kill for kill in kills if kill.moment in EARLY]
-    order = sorted((kill for kill in kills if kill not in early), key=lambda kill: (kill.moment in LATE, kill.rounds))
+    order = sorted(
+        (kill for kill in kills if kill not in early),
+        key=lambda kill: (kill.moment in LATE, kill.rounds),
+    )
     for kill in early:  # a session begins after each deadly kill
         after = [0, *(at + 1 for at, one in enumerate(order) if one.who in DEADLY)]
         order.insert(rng.choice(after), kill)
@@ -88,20 +103,27 @@ class Run:
         self.began = 0.0
 
     def __str__(self) -> str:
-        logs = [f"--- exit code {code}\n{log}" for code, log in zip(self.codes, self.logs, strict=True)]
+        logs = [
+            f"--- exit code {code}\n{log}" for code, log in zip(self.codes, self.logs, strict=True)
+        ]
         return "\n".join([*map(str, self.kills), f"left over: {self.left}", *logs])
 
     def to_the_end(self, expected: int) -> None:
-        """Give the command until it ends with the ``expected`` code and no kill is left, or as it must not."""
+        """Give the command until it ends with the ``expected`` code and no kill is left, or as
+        it must not.
+        """
         while not self.hung and len(self.codes) <= MOST:
             if self.session():
                 continue
             if TOO_SLOW in self.logs[-1] and self.logs.count(self.logs[-1]) < 4:
-                continue  # Ray waits half a minute for its own processes, however busy the machine is
+                # Ray waits half a minute for its own processes, however busy the machine is
+                continue
             waiting = [kill for kill in self.kills if not kill.done]
             if self.codes[-1] != expected or not waiting:
                 break
-            for kill in waiting:  # the sweep was complete before its moment: a further run is killed
+            for (
+                kill
+            ) in waiting:  # the sweep was complete before its moment: a further run is killed
                 kill.who, kill.moment = kill.who if kill.who in (HEAD, POWER) else HEAD, "start"
                 kill.delay = min(kill.delay, 0.8 * (time.time() - self.began))
         deadline = time.monotonic() + 120
@@ -118,7 +140,9 @@ class Run:
         self.results.mkdir(parents=True, exist_ok=True)
         with open(path, "wb") as log:
             command = arguments(self.sweep, self.results)
-            head = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment())
+            head = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, env=environment()
+            )
         deadly = self._watch(head, path)
         self.logs.append(path.read_text(errors="replace"))
         self.codes.append(head.returncode)
@@ -141,7 +165,11 @@ class Run:
             kill = next((one for one in self.kills if not one.done), None)
             if kill is not None and not deadly:
                 reached = reached or (now if self._has_come(kill, head.pid, log) else 0.0)
-                if reached and now - reached >= kill.delay and (who := self._victim(kill, head.pid, now - reached)):
+                if (
+                    reached
+                    and now - reached >= kill.delay
+                    and (who := self._victim(kill, head.pid, now - reached))
+                ):
                     self._sample(head.pid)
                     kill.done = f"session {len(self.logs) + 1}, {now - self.began:.1f} s, {who}"
                     self._kill(who, head.pid)
@@ -153,20 +181,28 @@ class Run:
         """Whether the moment of a kill has come in this session."""
         claimed = _since(self.folder.path / ".fedpriv.lock", self.began)
         if kill.moment == "rounds":
-            told = [text.count("  round ") for text in (*self.logs, log.read_text(errors="replace"))]
+            told = [
+                text.count("  round ") for text in (*self.logs, log.read_text(errors="replace"))
+            ]
             return sum(told) >= kill.rounds and bool(told[-1] or named(head, NAMES[DRIVER]))
         if kill.moment in ("ray", "driver"):
             return bool(_processes(RAYLET if kill.moment == "ray" else DRIVER, head))
         if kill.moment == "report":
             return any(_since(path, self.began) for path in self.folder.report.glob("*"))
         if kill.moment in ("trained", "sent"):
-            ended = [trial for trial in self.folder.trials() if trial.manifest.exists() and not trial.state.exists()]
+            ended = [
+                trial
+                for trial in self.folder.trials()
+                if trial.manifest.exists() and not trial.state.exists()
+            ]
             sent = kill.moment == "trained" or _since(self.folder.tracking, self.began)
             return claimed and sent and len(ended) >= self.trials
         return claimed or kill.moment == "start"
 
     def _victim(self, kill: Kill, head: int, waited: float) -> str | None:
-        """Who is killed: the one that was drawn, or the next one that there is if he does not come soon."""
+        """Who is killed: the one that was drawn, or the next one that there is if he does not
+        come soon.
+        """
         others = (kill.who,) if waited - kill.delay < SOON else (kill.who, ACTOR, DRIVER, HEAD)
         return next((who for who in others if _processes(who, head)), None)
 
@@ -184,7 +220,9 @@ def _processes(who: str, head: int) -> list[int]:
     if who in (HEAD, POWER):
         return sorted(below(head)) if who == POWER else [head]
     if who in RAY:
-        return [process for process in below(head) if RAY[who] in _command(process).partition(" ")[0]]
+        return [
+            process for process in below(head) if RAY[who] in _command(process).partition(" ")[0]
+        ]
     return named(head, NAMES[who])[:1]
 
 

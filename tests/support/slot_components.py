@@ -12,7 +12,9 @@ from orchestrator.conformance.example_runs import attack, described
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
-every_component = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
+every_component = pytest.mark.parametrize(
+    ("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY]
+)
 
 
 def module_of(key: str, name: str) -> Any:

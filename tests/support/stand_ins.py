@@ -1,4 +1,6 @@
-"""Components made up by a test: any object with a few functions, completed by the contracts' defaults."""
+"""Components made up by a test: any object with a few functions, completed by the contracts'
+defaults.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def network_of(module: Any, shape: tuple[int, ...], classes: int, **fields: Any)
 
 
 class StandIn(Component[Any, Any]):
-    """A component whose module is whatever object it is given, a real module or a namespace of functions."""
+    """A component whose module is whatever object it is given, a real module or a namespace of
+    functions.
+    """
 
     def __init__(self, module: Any = None, config: Any = None, name: str = "stand_in") -> None:
         super().__init__(name, config, "")

@@ -1,7 +1,9 @@
-"""Results folders that no run has made: invented numbers, in the very files and columns that a run leaves behind.
+"""Results folders that no run has made: invented numbers, in the very files and columns that a
+run leaves behind.
 
-`write_sweep` writes trials of IFCA and IFCA-MIR; `write_grouped`, `write_alone`, `write_finp` and `write_metric` are
-sweeps with membership inference, with source inference, and under a server's noise, as the papers have them.
+`write_sweep` writes trials of IFCA and IFCA-MIR; `write_grouped`, `write_alone`, `write_finp` and
+`write_metric` are sweeps with membership inference, with source inference, and under a server's
+noise, as the papers have them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ NAMES = {
     "aggregation.name": "fedavg",
     "privacy.name": "none",
 }
-SPLIT = {"name": "groups", "minority_ratio": 0.2, "minority": [0, 25], "majority": [25, 50], "transform": "rotation"}
+SPLIT = {
+    "name": "groups",
+    "minority_ratio": 0.2,
+    "minority": [0, 25],
+    "majority": [25, 50],
+    "transform": "rotation",
+}
 CONFIG: dict[str, Any] = {
     "rounds": 12,
     "data": {"name": "mnist", "clients": 40, "split": SPLIT},
@@ -47,14 +55,19 @@ Tables = Callable[[Row, Row, Rng], Made]
 
 
 def ifca_metrics(trial: Row, rng: Rng) -> dict[str, float]:
-    """Final metrics that behave like the paper's: a small minority is exposed, and IFCA-MIR moves its clients away."""
+    """Final metrics that behave like the paper's: a small minority is exposed, and IFCA-MIR
+    moves its clients away.
+    """
     ratio = trial.get("data.split.minority_ratio", 0.2)
     ratio = ratio if isinstance(ratio, float) else 0.2
     mir = trial.get("clustering.name") == "ifca_mir"
     noise = rng.normal(0, 0.008, 8)
     exposed = 0.5 + 0.31 * (0.5 - ratio) / 0.4 + 0.02 * mir + noise[0]
     minority, majority = 0.90 + 0.1 * ratio + noise[1] - 0.02 * mir, 0.95 + noise[2] / 2
-    lost = (round(40 * ratio * max(exposed - 0.5, 0) / 0.3 * (0.4 if mir else 1)), int(rng.integers(1, 4)))
+    lost = (
+        round(40 * ratio * max(exposed - 0.5, 0) / 0.3 * (0.4 if mir else 1)),
+        int(rng.integers(1, 4)),
+    )
     return {
         "accuracy": (1 - ratio) * majority + ratio * minority,
         "accuracy_majority": majority,
@@ -76,7 +89,9 @@ def ifca_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     }
 
 
-def rounds_table(final: Mapping[str, float], rng: np.random.Generator, rounds: int = 12) -> pd.DataFrame:
+def rounds_table(
+    final: Mapping[str, float], rng: np.random.Generator, rounds: int = 12
+) -> pd.DataFrame:
     """One row per round on the way to the final metrics."""
     number = np.arange(rounds + 1)
     rise = 1 - 0.85 * np.exp(-number / 3)
@@ -97,24 +112,33 @@ def write_sweep(
     tables: Tables | None = None,
     config: Mapping[str, Any] = CONFIG,
 ) -> Path:
-    """A folder with a trial for each point of the grid; ``statuses`` names those, by position, that did not finish.
+    """A folder with a trial for each point of the grid; ``statuses`` names those, by position,
+    that did not finish.
 
     ``tables`` makes a trial's tables from its settings and final metrics.
     """
     lines = []
-    words = {key for key, values in sweep.items() if len(set(map(_kind, values)) - {type(None)}) > 1}
+    words = {
+        key for key, values in sweep.items() if len(set(map(_kind, values)) - {type(None)}) > 1
+    }
     words |= {key for key, values in sweep.items() if {dict, list} & set(map(type, values))}
     for i, point in enumerate(product(*sweep.values())):
         swept = dict(zip(sweep, point, strict=True))
-        named = {key: slot for key, slot in swept.items() if isinstance(slot, dict) and "name" in slot}
+        named = {
+            key: slot for key, slot in swept.items() if isinstance(slot, dict) and "name" in slot
+        }
         slots = {f"{key}.name": slot["name"] for key, slot in named.items()}
         trial = NAMES | dict(base or {}) | slots | swept
         rng = np.random.default_rng([7, i])
         final = metrics(trial, rng)
         status = (statuses or {}).get(i, "finished")
         ident = f"{i:010x}"
-        _write_trial(folder / "trials" / ident, trial, config, (tables or ifca_tables)(trial, final, rng))
-        metrics_ = {name: _plain(value) for name, value in final.items()} if status == "finished" else {}
+        _write_trial(
+            folder / "trials" / ident, trial, config, (tables or ifca_tables)(trial, final, rng)
+        )
+        metrics_ = (
+            {name: _plain(value) for name, value in final.items()} if status == "finished" else {}
+        )
         if status != "unfinished":
             seal(folder / "trials" / ident, {"status": status, "metrics": metrics_, "origin": {}})
         cells = {
@@ -129,7 +153,9 @@ def write_sweep(
 
 
 def seal(trial: Path, facts: Mapping[str, Any] | None = None) -> None:
-    """Write the manifest of a trial's folder as it is now; by default with the facts that it has."""
+    """Write the manifest of a trial's folder as it is now; by default with the facts that it
+    has.
+    """
     log = Log(trial, trial.name)
     trial.mkdir(parents=True, exist_ok=True)
     for path in sorted(trial.iterdir()):
@@ -139,7 +165,9 @@ def seal(trial: Path, facts: Mapping[str, Any] | None = None) -> None:
 
 
 def _kind(value: Any) -> type:
-    """The type of a cell; columns with values of several types are JSON, as `orchestrator.scheduling.trials.plan` has it."""
+    """The type of a cell; columns with values of several types are JSON, as
+    `orchestrator.scheduling.trials.plan` has it.
+    """
     return float if type(value) is int else type(value)
 
 
@@ -149,8 +177,12 @@ def _plain(value: Any) -> Any:
 
 def ifca_tables(trial: Row, final: Row, rng: Rng) -> Made:
     """The tables of a trial with two groups of clients."""
-    clients = pd.DataFrame({"round": 12, "client": range(40), "group": "majority", "examples": 1250})
-    return {"clients": clients} | ({"rounds": rounds_table(final, rng)} if "accuracy_majority" in final else {})
+    clients = pd.DataFrame(
+        {"round": 12, "client": range(40), "group": "majority", "examples": 1250}
+    )
+    return {"clients": clients} | (
+        {"rounds": rounds_table(final, rng)} if "accuracy_majority" in final else {}
+    )
 
 
 def _write_trial(folder: Path, trial: Row, base: Row, tables: Mapping[str, pd.DataFrame]) -> None:
@@ -183,7 +215,12 @@ GROUPED: dict[str, Sequence[Any]] = {
     "seed": [0, 1, 2, 3, 4],
 }
 PLAIN: dict[str, Sequence[Any]] = {"privacy.name": ["none", "dp_sgd"], "seed": [0, 1, 2]}
-ALONE = {"data.split.name": "dirichlet", "clustering.name": "none", "data.name": "digits", "model.name": "mlp"}
+ALONE = {
+    "data.split.name": "dirichlet",
+    "clustering.name": "none",
+    "data.name": "digits",
+    "model.name": "mlp",
+}
 
 
 def grouped_metrics(trial: Row, rng: Rng) -> dict[str, float]:
@@ -212,7 +249,9 @@ def grouped_metrics(trial: Row, rng: Rng) -> dict[str, float]:
 def grouped_tables(trial: Row, final: Row, rng: Rng) -> Made:
     """Rounds, clients and scores of such a run; the seed decides which clients are the minority."""
     minority = rng.permutation(40) < round(40 * trial["data.split.minority_ratio"])
-    risk = np.where(minority, final["risk_minority"], final["risk_majority"]) + rng.normal(0, 0.06, 40)
+    risk = np.where(minority, final["risk_minority"], final["risk_majority"]) + rng.normal(
+        0, 0.06, 40
+    )
     clients = pd.DataFrame(
         {
             "round": np.repeat([5, 12], 40),
@@ -222,23 +261,45 @@ def grouped_tables(trial: Row, final: Row, rng: Rng) -> Made:
             "risk": np.concatenate([np.full(40, 0.5), np.clip(risk, 0, 1)]),
         }
     )
-    models = {"majority": final["mia_accuracy_majority"], "minority": final["mia_accuracy_minority"]}
+    models = {
+        "majority": final["mia_accuracy_majority"],
+        "minority": final["mia_accuracy_minority"],
+    }
     return {"rounds": rounds_table(final, rng), "clients": clients, "scores": scores(models, rng)}
 
 
 def alone_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     noisy = trial["privacy.name"] != "none"
-    accuracy, risk = 0.9 - 0.2 * noisy + rng.normal(0, 0.01), 0.62 - 0.1 * noisy + rng.normal(0, 0.01)
-    found = {"accuracy": accuracy, "aggregated_accuracy": accuracy, "test_accuracy": accuracy - 0.01}
+    accuracy, risk = (
+        0.9 - 0.2 * noisy + rng.normal(0, 0.01),
+        0.62 - 0.1 * noisy + rng.normal(0, 0.01),
+    )
+    found = {
+        "accuracy": accuracy,
+        "aggregated_accuracy": accuracy,
+        "test_accuracy": accuracy - 0.01,
+    }
     for model in ("global", "worst", "mean"):
-        found |= {f"mia_accuracy_{model}": risk, f"mia_accuracy_{model}_null": 0.5, f"mia_auc_{model}": risk + 0.03}
+        found |= {
+            f"mia_accuracy_{model}": risk,
+            f"mia_accuracy_{model}_null": 0.5,
+            f"mia_auc_{model}": risk + 0.03,
+        }
     return found
 
 
 def alone_tables(trial: Row, final: Row, rng: Rng) -> Made:
-    clients = {"round": 9, "client": np.arange(12), "group": "all", "examples": rng.integers(10, 90, 12)}
+    clients = {
+        "round": 9,
+        "client": np.arange(12),
+        "group": "all",
+        "examples": rng.integers(10, 90, 12),
+    }
     clients |= {"risk": np.clip(final["mia_accuracy_global"] + rng.normal(0, 0.06, 12), 0, 1)}
-    return {"clients": pd.DataFrame(clients), "scores": scores({"global": final["mia_accuracy_global"]}, rng)}
+    return {
+        "clients": pd.DataFrame(clients),
+        "scores": scores({"global": final["mia_accuracy_global"]}, rng),
+    }
 
 
 def scores(models: Mapping[str, float], rng: np.random.Generator) -> pd.DataFrame:
@@ -248,9 +309,20 @@ def scores(models: Mapping[str, float], rng: np.random.Generator) -> pd.DataFram
         signal = rng.normal(0, 1, 2 * NONMEMBERS)
         member = np.arange(2 * NONMEMBERS) < NONMEMBERS
         signal += member * (0 if round_ == 5 else 5 * (accuracy - 0.5))
-        for attack, blur in (("risk", 0.0), ("shadow_mia", 0.8), ("loss_threshold", 0.0), ("confidence", 0.4)):
+        for attack, blur in (
+            ("risk", 0.0),
+            ("shadow_mia", 0.8),
+            ("loss_threshold", 0.0),
+            ("confidence", 0.4),
+        ):
             score = signal + blur * rng.normal(0, 1, len(signal))
-            table = {"attack": attack, "round": round_, "target": target, "client": -1, "member": member}
+            table = {
+                "attack": attack,
+                "round": round_,
+                "target": target,
+                "client": -1,
+                "member": member,
+            }
             tables.append(pd.DataFrame(table | {"left": False, "score": score}))
     return pd.concat(tables, ignore_index=True)
 
@@ -258,7 +330,12 @@ def scores(models: Mapping[str, float], rng: np.random.Generator) -> pd.DataFram
 # FinP's and metric privacy's sweeps
 
 ROUNDS, CLIENTS, TARGETS = 20, 10, 100
-HAR = {"data.name": "har", "data.split.name": "subjects", "model.name": "tcn", "clustering.name": "none"}
+HAR = {
+    "data.name": "har",
+    "data.split.name": "subjects",
+    "model.name": "tcn",
+    "clustering.name": "none",
+}
 FINP: dict[str, Sequence[Any]] = {
     "objective.name": ["plain", "finp"],
     "aggregation.name": ["fedavg", "finp_pca", "finp_ala"],
@@ -310,7 +387,9 @@ def judged(accuracy: float) -> dict[str, float]:
 
 
 def finp_metrics(trial: Row, rng: Rng) -> dict[str, float]:
-    """Final metrics of a federation that source inference has attacked: twice as good as guessing, and unequal."""
+    """Final metrics of a federation that source inference has attacked: twice as good as
+    guessing, and unequal.
+    """
     penalty, shift = trial["objective.name"] == "finp", rng.normal(0, 0.01, 4)
     cov, eod = 0.94 - 0.05 * penalty + shift[0], 0.55 - 0.03 * penalty + shift[1]
     halves = 0.5 + 2 * shift[0]
@@ -339,20 +418,43 @@ def finp_tables(trial: Row, final: Row, rng: Rng) -> Made:
     table = _judged_rounds(final, rounds, rng)
     for name in ("sia_mean", "sia_cov", "sia_fi", "eod", "loss_cov", "loss_fi"):
         table[name] = final[name] + rng.normal(0, 0.02, ROUNDS) + 0.05 * np.exp(-rounds / 3)
-    table |= {"eod_null": np.full(ROUNDS, final["eod_null"]), "sia_chance": np.full(ROUNDS, 1 / CLIENTS)}
+    table |= {
+        "eod_null": np.full(ROUNDS, final["eod_null"]),
+        "sia_chance": np.full(ROUNDS, 1 / CLIENTS),
+    }
     examples = np.array([62, 340, 118, 205, 251, 87, 160, 303, 141, 230])
     clients = []
     for number in rounds:
-        success = np.clip(0.55 * 60 / examples**0.9 + rng.normal(0, 0.03, CLIENTS) + 0.05, 0.01, 0.9)
+        success = np.clip(
+            0.55 * 60 / examples**0.9 + rng.normal(0, 0.03, CLIENTS) + 0.05, 0.01, 0.9
+        )
         half = 1.96 * np.sqrt(success * (1 - success) / TARGETS)
-        columns = {"round": number, "client": np.arange(CLIENTS), "examples": examples, "sia_accuracy": success}
-        clients.append(pd.DataFrame(columns | {"sia_low": np.clip(success - half, 0, 1), "sia_high": success + half}))
+        columns = {
+            "round": number,
+            "client": np.arange(CLIENTS),
+            "examples": examples,
+            "sia_accuracy": success,
+        }
+        clients.append(
+            pd.DataFrame(
+                columns | {"sia_low": np.clip(success - half, 0, 1), "sia_high": success + half}
+            )
+        )
     return {"rounds": pd.DataFrame(table), "clients": pd.concat(clients, ignore_index=True)}
 
 
 def metric_metrics(trial: Row, rng: Rng) -> dict[str, Any]:
-    """Final metrics of a federation under a server's noise: vanilla before metric privacy before global DP."""
-    place = {"fedavg": 0.0, "fedavgm": -0.05, "fedmedian": -0.01, "fedopt": 0.02, "fedyogi": -0.02, "fedadam": -0.2}
+    """Final metrics of a federation under a server's noise: vanilla before metric privacy before
+    global DP.
+    """
+    place = {
+        "fedavg": 0.0,
+        "fedavgm": -0.05,
+        "fedmedian": -0.01,
+        "fedopt": 0.02,
+        "fedyogi": -0.02,
+        "fedadam": -0.2,
+    }
     kind = trial["privacy.name"]
     cost = {"none": 0.0, "global_dp": 0.06, "metric_privacy": 0.03}[kind] * (
         2 if trial["aggregation.name"] == "fedavgm" else 1
@@ -362,7 +464,9 @@ def metric_metrics(trial: Row, rng: Rng) -> dict[str, Any]:
     auc = 0.8 - 3 * cost + rng.normal(0, 0.03)
     return judged(accuracy) | {
         "noise_std": sd,
-        "epsilon": 8123.4 if kind == "global_dp" and trial["aggregation.name"] == "fedavg" else None,
+        "epsilon": 8123.4
+        if kind == "global_dp" and trial["aggregation.name"] == "fedavg"
+        else None,
         "delta": 1e-5 if kind == "global_dp" else None,
         "guarantee": {
             "none": "none: updates are neither clipped nor noised",
@@ -396,7 +500,9 @@ def metric_tables(trial: Row, final: Row, rng: Rng) -> Made:
     return {"rounds": pd.DataFrame(table)}
 
 
-def _judged_rounds(final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _judged_rounds(
+    final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     rise = 1 - 0.7 * np.exp(-rounds / 3)
     names = ("accuracy", "aggregated_accuracy", "test_accuracy", "f1_macro")
     return {"round": rounds, "seconds": np.full(len(rounds), 1.4)} | {
@@ -404,8 +510,9 @@ def _judged_rounds(final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.
     }
 
 
-# Sweeps of these kinds: of IFCA and IFCA-MIR over minority ratios; without groups or clusters, one global model with and
-# without noise; like FinP's Table 1; and of strategies and kinds of privacy on the data of Sainz-Pardo Diaz et al.
+# Sweeps of these kinds: of IFCA and IFCA-MIR over minority ratios; without groups or clusters, one
+# global model with and without noise; like FinP's Table 1; and of strategies and kinds of privacy
+# on the data of Sainz-Pardo Diaz et al.
 
 
 def writer(grid: Mapping[str, Sequence[Any]], **made: Any) -> Callable[..., Path]:
@@ -415,6 +522,10 @@ def writer(grid: Mapping[str, Sequence[Any]], **made: Any) -> Callable[..., Path
 
 ALONE_CONFIG = {"rounds": 10, "data": {"clients": 12}, "attacks": [{"name": "shadow_mia"}]}
 write_grouped = writer(GROUPED, metrics=grouped_metrics, tables=grouped_tables)
-write_alone = writer(PLAIN, base=ALONE, metrics=alone_metrics, tables=alone_tables, config=ALONE_CONFIG)
+write_alone = writer(
+    PLAIN, base=ALONE, metrics=alone_metrics, tables=alone_tables, config=ALONE_CONFIG
+)
 write_finp = writer(FINP, base=HAR, metrics=finp_metrics, tables=finp_tables, config=FINP_CONFIG)
-write_metric = writer(METRIC, base=ALZHEIMER, metrics=metric_metrics, tables=metric_tables, config=METRIC_CONFIG)
+write_metric = writer(
+    METRIC, base=ALZHEIMER, metrics=metric_metrics, tables=metric_tables, config=METRIC_CONFIG
+)

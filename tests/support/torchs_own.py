@@ -1,4 +1,6 @@
-"""PyTorch's optimizers by their functional names: the arithmetic of the classes, whose first use loads a compiler (15 s)."""
+"""PyTorch's optimizers by their functional names: the arithmetic of the classes, whose first use
+loads a compiler (15 s).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ COMMON: dict[str, Any] = {"foreach": False, "maximize": False}
 
 
 class TorchsOwn:
-    """Steps one list of arrays as ``torch.optim.SGD`` or ``torch.optim.Adam`` with ``training``'s fields would."""
+    """Steps one list of arrays as ``torch.optim.SGD`` or ``torch.optim.Adam`` with
+    ``training``'s fields would.
+    """
 
     def __init__(self, training: Config, arrays: Sequence[torch.Tensor]) -> None:
         self.training, self.arrays = training, list(arrays)

@@ -1,4 +1,6 @@
-"""Small federations on which the attacks are tried, and what all tests of the shadow attack need."""
+"""Small federations on which the attacks are tried, and what all tests of the shadow attack
+need.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -21,7 +23,9 @@ from tests.support.stand_ins import StandIn
 CLIENTS, EACH, SHADOWS, NONMEMBERS, CLASSES, FEATURES = 6, 40, 400, 300, 10, 2000
 HALVES = np.array([0, 0, 0, 1, 1, 1])
 ADAM = {"optimizer": "adam", "lr": 1e-3, "batch_size": 20}
-RUN = resolve({"rounds": 2, "data": "digits", "model": {"name": "mlp", "hidden": [64]}, "training": ADAM})
+RUN = resolve(
+    {"rounds": 2, "data": "digits", "model": {"name": "mlp", "hidden": [64]}, "training": ADAM}
+)
 TRAINING = StandIn(local_sgd, local_sgd.Config.model_validate(ADAM))
 
 
@@ -37,7 +41,9 @@ def noise() -> Federation:
     rng = np.random.default_rng(0)
 
     def draw(n: int) -> Examples:
-        return Examples(rng.normal(size=(n, FEATURES)).astype(np.float32), rng.integers(0, CLASSES, n))
+        return Examples(
+            rng.normal(size=(n, FEATURES)).astype(np.float32), rng.integers(0, CLASSES, n)
+        )
 
     return _dealt(draw, Preparation(), strengths=[0] * CLIENTS)
 
@@ -47,23 +53,41 @@ def images() -> Federation:
     rng = np.random.default_rng(0)
 
     def draw(n: int) -> Examples:
-        return Examples(rng.integers(0, 256, (n, 1, 8, 8), dtype=np.uint8), rng.integers(0, CLASSES, n))
+        return Examples(
+            rng.integers(0, 256, (n, 1, 8, 8), dtype=np.uint8), rng.integers(0, CLASSES, n)
+        )
 
     return _dealt(draw, Preparation("rotation"), strengths=[30, 35, 40, 5, 10, 15])
 
 
-def _dealt(draw: Callable[[int], Examples], prepare: Preparation, strengths: list[float]) -> Federation:
+def _dealt(
+    draw: Callable[[int], Examples], prepare: Preparation, strengths: list[float]
+) -> Federation:
     """Six clients, the last three of whom are the minority, with examples from ``draw(n)``."""
     each, owner = np.array(strengths, np.float32), np.repeat(np.arange(CLIENTS), EACH)
     train, test = draw(CLIENTS * EACH), draw(10)
-    parts = {"groups": HALVES, "group_names": ("majority", "minority"), "strengths": each, "prepare": prepare}
-    parts |= {"example_strengths": each[owner], "test": Examples(prepare(test.x, np.zeros(10)), test.y)}
-    parts |= {"test_owner": np.full(10, -1), "nonmembers": draw(NONMEMBERS), "nonmember_owner": np.full(NONMEMBERS, -1)}
+    parts = {
+        "groups": HALVES,
+        "group_names": ("majority", "minority"),
+        "strengths": each,
+        "prepare": prepare,
+    }
+    parts |= {
+        "example_strengths": each[owner],
+        "test": Examples(prepare(test.x, np.zeros(10)), test.y),
+    }
+    parts |= {
+        "test_owner": np.full(10, -1),
+        "nonmembers": draw(NONMEMBERS),
+        "nonmember_owner": np.full(NONMEMBERS, -1),
+    }
     prepared = Examples(prepare(train.x, each[owner]), train.y)
     return federation(prepared, [EACH] * CLIENTS, classes=CLASSES, shadow=draw(SHADOWS), **parts)
 
 
-def network_for(shape: tuple[int, ...], hidden: tuple[int, ...] = (64,), kind: type[Network] = Network) -> Network:
+def network_for(
+    shape: tuple[int, ...], hidden: tuple[int, ...] = (64,), kind: type[Network] = Network
+) -> Network:
     return kind(StandIn(module=mlp, config=mlp.Config(hidden=hidden)), shape, CLASSES)
 
 
@@ -84,7 +108,9 @@ def shadows_of(
     return train_shadows(jobs, data, network, RUN)
 
 
-def cluster_of(data: Federation, cluster: int, assignment: np.ndarray = HALVES, left: tuple[int, ...] = ()) -> Cluster:
+def cluster_of(
+    data: Federation, cluster: int, assignment: np.ndarray = HALVES, left: tuple[int, ...] = ()
+) -> Cluster:
     return Cluster(data, cluster, np.flatnonzero(assignment == cluster), np.array(left, np.int64))
 
 

@@ -1,4 +1,6 @@
-"""A finished sweep of four trials as it lies on the disk, made in a second, and what MLflow holds of it."""
+"""A finished sweep of four trials as it lies on the disk, made in a second, and what MLflow
+holds of it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from orchestrator.results.tables import table_bytes
 from orchestrator.tracking import store
 
 NAME = "my sweep"
-RUN = {"data": {"name": "digits"}, "model": {"name": "mlp"}, "training": {"name": "local_sgd", "device": "cpu"}}
+RUN = {
+    "data": {"name": "digits"},
+    "model": {"name": "mlp"},
+    "training": {"name": "local_sgd", "device": "cpu"},
+}
 SWEEP = """
 name: my sweep
 description: Does B protect better than A?
@@ -31,7 +37,11 @@ sweep:
   clustering.name: {grid_search: [ifca, ifca_mir]}
   seed: {grid_search: [0, 1]}
 """
-TRIALS = {f"{kind}{seed}": {"clustering.name": kind, "seed": seed} for kind in ("ifca", "ifca_mir") for seed in (0, 1)}
+TRIALS = {
+    f"{kind}{seed}": {"clustering.name": kind, "seed": seed}
+    for kind in ("ifca", "ifca_mir")
+    for seed in (0, 1)
+}
 CLIENT = {"round": 0, "client": 0, "loss": 0.5}
 ENDED = 1_700_000_000  # when every trial ended, in seconds since 1970
 
@@ -73,7 +83,12 @@ def rows(rounds: int) -> list[dict[str, Any]]:
 def finals(trial: str) -> dict[str, Any]:
     seed = TRIALS[trial]["seed"]
     risk = 0.7 if TRIALS[trial]["clustering.name"] == "ifca" else 0.6
-    return {"accuracy": 0.8 + seed / 100, "calibrated_auc": risk, "sia_mean": 0.25, "guarantee": "none: no noise"}
+    return {
+        "accuracy": 0.8 + seed / 100,
+        "calibrated_auc": risk,
+        "sia_mean": 0.25,
+        "guarantee": "none: no noise",
+    }
 
 
 def write_trial(folder: Folder, trial: str, status: str = "finished", rounds: int = 3) -> None:
@@ -112,7 +127,9 @@ def finished_sweep(results: Path) -> Folder:
 
 
 class Held:
-    """What MLflow holds of the sweep, asked anew: its runs that are not deleted, by trial; the sweep's own is ""."""
+    """What MLflow holds of the sweep, asked anew: its runs that are not deleted, by trial; the
+    sweep's own is "".
+    """
 
     def __init__(self, folder: Folder, uri: str | None = None) -> None:
         self.client = store.connect(folder.path.parent, uri)
@@ -129,8 +146,13 @@ class Held:
     def points(self, trial: str) -> dict[str, list[tuple[int, float]]]:
         """Steps and values by metric."""
         run = self.runs[trial]
-        found = {key: self.client.get_metric_history(run.info.run_id, key) for key in run.data.metrics}
-        return {key: sorted((point.step, point.value) for point in points) for key, points in found.items()}
+        found = {
+            key: self.client.get_metric_history(run.info.run_id, key) for key in run.data.metrics
+        }
+        return {
+            key: sorted((point.step, point.value) for point in points)
+            for key, points in found.items()
+        }
 
     def files(self, trial: str, below: str | None = None) -> set[str]:
         return set(self._files(self.ids[trial], below))

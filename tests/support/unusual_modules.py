@@ -1,4 +1,6 @@
-"""Torch modules that keep state, share memory, freeze layers or return more than logits; examples are [c, 8, 8]."""
+"""Torch modules that keep state, share memory, freeze layers or return more than logits;
+examples are [c, 8, 8].
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ class View(nn.Module):
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()
-        self.c, self.d, self.f = nn.Conv2d(in_channels, 4, 3), nn.Conv2d(4, 4, 3), nn.Linear(64, num_classes)
+        self.c, self.d, self.f = (
+            nn.Conv2d(in_channels, 4, 3),
+            nn.Conv2d(4, 4, 3),
+            nn.Linear(64, num_classes),
+        )
 
     def forward(self, x: Tensor) -> Any:
         mean = self.c.weight.view(4, -1).mean(1)
@@ -120,7 +126,11 @@ class Stream(nn.Module):
         self.r, self.f, self.h = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, num_classes), None
 
     def forward(self, x: Tensor) -> Any:
-        before = self.h if self.training and self.h is not None and self.h[0].shape[1] == len(x) else None
+        before = (
+            self.h
+            if self.training and self.h is not None and self.h[0].shape[1] == len(x)
+            else None
+        )
         y, h = self.r(x[:, 0], before)
         if self.training:
             self.h = tuple(state.detach() for state in h)
@@ -358,7 +368,9 @@ class Pooled(nn.Module):
 
 
 class Returned(nn.Module):
-    """A linear layer with so many outputs, given on as ``kind`` says, in training, evaluation or both."""
+    """A linear layer with so many outputs, given on as ``kind`` says, in training, evaluation or
+    both.
+    """
 
     def __init__(self, kind: str, outputs: int = 10, mode: str = "both") -> None:
         super().__init__()
@@ -396,7 +408,11 @@ class Wide(nn.Module):
 
     def __init__(self, num_classes: int, kind: str = "plain") -> None:
         super().__init__()
-        self.kind, self.a, self.f = kind, nn.Linear(PIXELS, 800_000), nn.Linear(800_000, num_classes)
+        self.kind, self.a, self.f = (
+            kind,
+            nn.Linear(PIXELS, 800_000),
+            nn.Linear(800_000, num_classes),
+        )
 
     def forward(self, x: Tensor) -> Any:
         x = x.flatten(1)

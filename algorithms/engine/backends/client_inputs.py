@@ -1,4 +1,6 @@
-"""A client's inputs besides its examples and batches: those of its objective, and its random numbers."""
+"""A client's inputs besides its examples and batches: those of its objective, and its random
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from datasets.components import Component, Config
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """A client's random numbers of a round, except for its batches; each is None unless a component needs it."""
+    """A client's random numbers of a round, except for its batches; each is None unless a
+    component needs it.
+    """
 
     crops: Crops | None = None
     dropout: int | None = None  # seed of the model's random layers
@@ -27,15 +31,17 @@ class Draws:
 
 
 NOTHING = Draws()
-# Where the 624 words of the Mersenne Twister lie in the state of torch's generator for CPUs, eight bytes for each.
+# Where the 624 words of the Mersenne Twister lie in the state of torch's generator for CPUs, eight
+# bytes for each.
 TWISTER_STARTS, TWISTER_WORDS = 24, 624
 
 
 def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:
     """Return a torch generator on ``device``, seeded from ``rng``.
 
-    On a CPU, torch keeps 32 bits of a seed, so few that somebody could try all of them, and that two of 100 000 draws of
-    noise would probably be equal. So the generator's whole state comes from ``rng`` there.
+    On a CPU, torch keeps 32 bits of a seed, so few that somebody could try all of them, and that
+    two of 100 000 draws of noise would probably be equal. So the generator's whole state comes from
+    ``rng`` there.
     """
     torch_rng = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
     if torch_rng.device.type == "cpu":
@@ -47,7 +53,9 @@ def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator
 
 
 def functional_forward(network: Network) -> Callable[..., Any]:
-    """Return ``forward(arrays, x, **options)``, which calls the network's module with other ``arrays`` by name."""
+    """Return ``forward(arrays, x, **options)``, which calls the network's module with other
+    ``arrays`` by name.
+    """
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
         return functional_call(network.module, dict(arrays), (x,), options)
@@ -63,10 +71,11 @@ def begin_inputs(
     statistics: Mapping[str, torch.Tensor],
     probes: torch.Generator | None,
 ) -> ClientInputs:
-    """Prepare the inputs of one client's objective at the start of a round: ``statistics``, ``sent`` and ``carry``.
+    """Prepare the inputs of one client's objective at the start of a round: ``statistics``,
+    ``sent`` and ``carry``.
 
-    ``start`` [d] are the weights that the client starts from, and ``shape`` that of one example; ``probes`` draws the start
-    of the objective's iterations.
+    ``start`` [d] are the weights that the client starts from, and ``shape`` that of one example;
+    ``probes`` draws the start of the objective's iterations.
     """
     inputs: ClientInputs = dict(statistics)
     if "sent" in objective.module.NEEDS:
@@ -84,7 +93,10 @@ def begin_inputs(
 def stack(each: Sequence[ClientInputs]) -> ClientInputs:
     """Stack the inputs of several clients, [clients, ...] each."""
     values = {name: [inputs[name] for inputs in each] for name in (each[0] if each else ())}
-    return {name: stack(rows) if isinstance(rows[0], dict) else torch.stack(rows) for name, rows in values.items()}
+    return {
+        name: stack(rows) if isinstance(rows[0], dict) else torch.stack(rows)
+        for name, rows in values.items()
+    }
 
 
 def take_first(inputs: ClientInputs, clients: int) -> ClientInputs:

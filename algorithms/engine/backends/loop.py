@@ -1,4 +1,7 @@
-"""Backend ``loop``: clients train one after another. It is the reference for the vectorized backend."""
+"""Backend ``loop``: clients train one after another.
+
+It is the reference for the vectorized backend.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from algorithms.core.gradients import clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine import augmentation
-from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, functional_forward, generator
+from algorithms.engine.backends.client_inputs import (
+    NOTHING,
+    Draws,
+    begin_inputs,
+    functional_forward,
+    generator,
+)
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import GradientStep, ObjectiveContract, TrainingContract
 from algorithms.objectives import plain
@@ -25,7 +34,9 @@ from datasets.components import Config as SlotConfig
 from datasets.federation import Examples, Preparation
 
 UNPREPARED = Preparation()
-EMPIRICAL_RISK: Component[ObjectiveContract, SlotConfig] = Component("plain", plain.Config(), "algorithms.objectives")
+EMPIRICAL_RISK: Component[ObjectiveContract, SlotConfig] = Component(
+    "plain", plain.Config(), "algorithms.objectives"
+)
 
 
 def train(
@@ -37,10 +48,11 @@ def train(
     gradient: GradientStep,
     draws: Draws = NOTHING,
 ) -> float:
-    """Take one optimizer step per batch, starting from the network's weights; return the mean loss over examples, in nats.
+    """Take one optimizer step per batch, starting from the network's weights; return the mean
+    loss over examples, in nats.
 
-    ``batches`` [steps, batch] are positions in ``x`` [n, ...] and ``y`` [n], padded with -1; ``gradient`` fills the network's
-    gradients for a batch (`client_gradient`).
+    ``batches`` [steps, batch] are positions in ``x`` [n, ...] and ``y`` [n], padded with -1;
+    ``gradient`` fills the network's gradients for a batch (`client_gradient`).
     """
     network.module.train()
     if draws.dropout is not None:
@@ -52,7 +64,9 @@ def train(
         chosen = torch.from_numpy(row[real])
         inputs, targets = examples[chosen].to(network.device), labels[chosen].to(network.device)
         if draws.crops is not None:
-            inputs = augmentation.crop_flip(inputs, draws.crops.moves[step, real], draws.crops.padding)
+            inputs = augmentation.crop_flip(
+                inputs, draws.crops.moves[step, real], draws.crops.padding
+            )
         loss = gradient(network.inputs(inputs), targets)
         optimizer.step(network.params, network.grads)
         total += loss * len(chosen)
@@ -68,32 +82,45 @@ def client_gradient(
     statistics: Mapping[str, torch.Tensor],
     draws: Draws = NOTHING,
 ) -> GradientStep:
-    """Return the function that computes the gradients of a client's steps: private ones if the training slot says so.
+    """Return the function that computes the gradients of a client's steps: private ones if the
+    training slot says so.
 
-    The ``network`` holds the weights that the client starts from, and ``statistics`` are those that the server sent it about
-    itself; the ``objective`` is that of steps that are not private.
+    The ``network`` holds the weights that the client starts from, and ``statistics`` are those that
+    the server sent it about itself; the ``objective`` is that of steps that are not private.
     """
     if training.module.PRIVATE_STEPS:
         assert draws.noise is not None  # drawn for every training with private steps
-        return training.module.private_gradient(training.config, network, len(examples), draws.noise)
+        return training.module.private_gradient(
+            training.config, network, len(examples), draws.noise
+        )
     config, module = training.config, objective.module
     assert isinstance(config, Config)  # required of components without private steps
-    client = begin_inputs(network, objective, network.params, examples.x.shape[1:], statistics, draws.probes)
+    client = begin_inputs(
+        network, objective, network.params, examples.x.shape[1:], statistics, draws.probes
+    )
     parameters, functional = own_values.trained(network.module), functional_forward(network)
     reduced: AbstractContextManager[Any] = nullcontext()
     if config.precision != "float32":
         reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
-        return network.module(x, **options) if arrays is parameters else functional(arrays, x, **options)
+        return (
+            network.module(x, **options)
+            if arrays is parameters
+            else functional(arrays, x, **options)
+        )
 
     def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         network.grads.zero_()
         if client.get("carry"):
             with torch.no_grad():
-                client["carry"] = module.advance(objective.config, forward, parameters, client["carry"], inputs)
+                client["carry"] = module.advance(
+                    objective.config, forward, parameters, client["carry"], inputs
+                )
         with reduced:
-            loss: torch.Tensor = module.loss(objective.config, forward, parameters, inputs, targets, client)
+            loss: torch.Tensor = module.loss(
+                objective.config, forward, parameters, inputs, targets, client
+            )
         loss.backward()
         if config.clip_gradient is not None:
             network.grads.copy_(clip_gradients(network.grads, config.clip_gradient))
@@ -109,10 +136,12 @@ def passes(
     rng: np.random.Generator,
     prepare: Preparation = UNPREPARED,
 ) -> Iterator[float]:
-    """Train on one data set, one epoch for each ``next``, until the caller stops; yield its mean loss in nats.
+    """Train on one data set, one epoch for each ``next``, until the caller stops; yield its mean
+    loss in nats.
 
-    Shadow models train this way. The optimizer lives as long as the iterator, and the training's number of epochs is ignored;
-    ``rng`` draws all that is random, and the data set's preparation matters if inputs are augmented.
+    Shadow models train this way. The optimizer lives as long as the iterator, and the training's
+    number of epochs is ignored; ``rng`` draws all that is random, and the data set's preparation
+    matters if inputs are augmented.
     """
     module, config = training.module, training.config
     optimizer = Optimizer(config, module.learning_rate(config, 0))

@@ -1,4 +1,6 @@
-"""Optimizers on flat vectors: [d] for one client or [clients, d] for many, with the same formulas."""
+"""Optimizers on flat vectors: [d] for one client or [clients, d] for many, with the same
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ class Optimizer:
     """The local optimizer of one client, or of a block, with the learning rate of this round.
 
     Attributes:
-        moments: momentum or Adam's moments, of the parameters' shape; created at the first step unless restored.
-        steps: number of steps so far: an integer, or [clients, 1] float64 if the clients have different histories.
+        moments: momentum or Adam's moments, of the parameters' shape; created at the first step
+            unless restored.
+        steps: number of steps so far: an integer, or [clients, 1] float64 if the clients have
+            different histories.
     """
 
     config: TrainingConfig
@@ -31,8 +35,8 @@ class Optimizer:
     def step(self, params: torch.Tensor, grads: torch.Tensor) -> None:
         """Update ``params`` in place along ``grads``, [d] or [clients, d] each.
 
-        Only the first ``len(params)`` rows of the moments change: a block's clients are ordered so that those who have
-        finished come last.
+        Only the first ``len(params)`` rows of the moments change: a block's clients are ordered so
+        that those who have finished come last.
         """
         if isinstance(self.steps, int):
             self.steps += 1
@@ -59,7 +63,9 @@ class Optimizer:
         return self.moments[index][: len(like)]
 
     def _momentum(self, params: torch.Tensor, grads: torch.Tensor) -> None:
-        """Take a momentum step (Sutskever et al. 2013); Nesterov's form as arranged in PyTorch, from the new velocity."""
+        """Take a momentum step (Sutskever et al. 2013); Nesterov's form as arranged in PyTorch,
+        from the new velocity.
+        """
         velocity = self._moment(0, grads).mul_(self.config.momentum).add_(grads)
         if self.config.nesterov:
             velocity = grads.add(velocity, alpha=self.config.momentum)
@@ -70,14 +76,28 @@ class Optimizer:
         first, second = ADAM_BETAS
         mean, square = self._moment(0, grads), self._moment(1, grads)
         if isinstance(self.steps, int) and grads.dim() == 1:
-            # PyTorch's own step, in one pass over the vectors. A block is left to single operations: the last digits of
-            # this one depend on a number's place in a vector, and so a client's weights would depend on who shares its block.
-            before = torch.full((), float(self.steps - 1), device=params.device)  # PyTorch counts this step itself
+            # PyTorch's own step, in one pass over the vectors. A block is left to single
+            # operations: the last digits of this one depend on a number's place in a vector, and so
+            # a client's weights would depend on who shares its block.
+            before = torch.full(
+                (), float(self.steps - 1), device=params.device
+            )  # PyTorch counts this step itself
             adam(
-                [params], [grads], [mean], [square], [], [before],
-                lr=self.lr, beta1=first, beta2=second, eps=self.config.adam_epsilon, weight_decay=0.0,
-                fused=True, amsgrad=False, maximize=False,
-            )  # fmt: skip
+                [params],
+                [grads],
+                [mean],
+                [square],
+                [],
+                [before],
+                lr=self.lr,
+                beta1=first,
+                beta2=second,
+                eps=self.config.adam_epsilon,
+                weight_decay=0.0,
+                fused=True,
+                amsgrad=False,
+                maximize=False,
+            )
             return
         mean.lerp_(grads, 1 - first)
         square.mul_(second).addcmul_(grads, grads, value=1 - second)
@@ -96,13 +116,17 @@ def moment_count(config: TrainingConfig) -> int:
 
 
 def resume_optimizer(
-    config: TrainingConfig, lr: float, carried: Mapping[str, np.ndarray], shape: tuple[int, ...], device: torch.device
+    config: TrainingConfig,
+    lr: float,
+    carried: Mapping[str, np.ndarray],
+    shape: tuple[int, ...],
+    device: torch.device,
 ) -> Optimizer:
     """Create the optimizer of one client or of a block at the start of a round.
 
-    A client that has not taken a step yet, or whose moments are no longer finite, starts from zero moments, whatever
-    ``carried`` contains for it: the result of `optimizer_state` after the previous round, or nothing. ``shape`` is (d,) for
-    one client, (clients, d) for a block.
+    A client that has not taken a step yet, or whose moments are no longer finite, starts from zero
+    moments, whatever ``carried`` contains for it: the result of `optimizer_state` after the
+    previous round, or nothing. ``shape`` is (d,) for one client, (clients, d) for a block.
     """
     if config.optimizer_state == "reset" or not moment_count(config):
         return Optimizer(config, lr)
@@ -113,12 +137,18 @@ def resume_optimizer(
     moments = np.where(steps[..., None, None] > 0, carried["moments"], blank) if carried else blank
     rows = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]
     return Optimizer(
-        config, lr, rows, torch.tensor(steps, dtype=torch.float64, device=device)[:, None] if steps.ndim else int(steps)
+        config,
+        lr,
+        rows,
+        torch.tensor(steps, dtype=torch.float64, device=device)[:, None]
+        if steps.ndim
+        else int(steps),
     )
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
-    """Return what the next round needs: ``moments`` [m, d] or [clients, m, d] float32, and ``steps``, a number or [clients].
+    """Return what the next round needs: ``moments`` [m, d] or [clients, m, d] float32, and
+    ``steps``, a number or [clients].
 
     It is empty if nothing is kept.
     """
@@ -126,4 +156,7 @@ def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
         return {}
     steps = optimizer.steps
     counts = steps[:, 0].cpu().numpy() if isinstance(steps, torch.Tensor) else steps
-    return {"moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(), "steps": np.asarray(counts, np.int64)}
+    return {
+        "moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(),
+        "steps": np.asarray(counts, np.int64),
+    }

@@ -1,4 +1,6 @@
-"""Backend ``vmap``: all clients of a block take each step together, as one batched computation (torch.func)."""
+"""Backend ``vmap``: all clients of a block take each step together, as one batched computation
+(torch.func).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from algorithms.core.gradients import IGNORED, clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine.augmentation import crop_flip
-from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, functional_forward, stack, take_first
+from algorithms.engine.backends.client_inputs import (
+    NOTHING,
+    Draws,
+    begin_inputs,
+    functional_forward,
+    stack,
+    take_first,
+)
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import ClientInputs, ObjectiveContract
 from algorithms.training.local_sgd import PADDING, Config
@@ -32,14 +41,16 @@ def train(
     statistics: Mapping[str, torch.Tensor],
     draws: Sequence[Draws] = (),
 ) -> tuple[torch.Tensor, np.ndarray]:
-    """Train all clients of a block, each on its own batches and from its own row of ``start`` [clients, d].
+    """Train all clients of a block, each on its own batches and from its own row of ``start``
+    [clients, d].
 
-    ``batches`` holds one array [steps, batch] per client with positions in ``x`` and ``y`` [n, ...], padded with -1; steps
-    may differ. ``statistics`` are what the server sent the clients about themselves, [clients, ...] by name; ``draws``, one
-    for each client, may be left out.
+    ``batches`` holds one array [steps, batch] per client with positions in ``x`` and ``y`` [n,
+    ...], padded with -1; steps may differ. ``statistics`` are what the server sent the clients
+    about themselves, [clients, ...] by name; ``draws``, one for each client, may be left out.
 
     Returns:
-        The trained weights [clients, d], and each client's mean loss over its examples [clients] in nats.
+        The trained weights [clients, d], and each client's mean loss over its examples [clients] in
+        nats.
     """
     training, steps = optimizer.config, np.array([len(rows) for rows in batches])
     assert isinstance(training, Config)  # the only component with this backend
@@ -51,16 +62,26 @@ def train(
     if statistics or "sent" in objective.module.NEEDS or objective.module.ITERATES:
         each = [{name: values[i] for name, values in statistics.items()} for i in places]
         triples = zip(params, each, draws, strict=True)
-        client = stack([begin_inputs(network, objective, w, x.shape[1:], arrays, d.probes) for w, arrays, d in triples])
+        client = stack(
+            [
+                begin_inputs(network, objective, w, x.shape[1:], arrays, d.probes)
+                for w, arrays, d in triples
+            ]
+        )
     plan = _stack_batches([batches[i] for i in places], PADDING)
-    used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))  # batches may be larger than any client
+    used = np.flatnonzero(
+        (plan != PADDING).any(axis=(0, 1))
+    )  # batches may be larger than any client
     plan = plan[:, :, : used[-1] + 1] if len(used) else plan
     crops = [draw.crops for draw in draws if draw.crops is not None]
     moves = _stack_batches([crop.moves[:, : plan.shape[2]] for crop in crops], 0) if crops else None
     module, forward = objective.module, functional_forward(network)
     losses_of = torch_vmap(partial(module.loss, objective.config, forward), randomness="error")
     advance = torch_vmap(partial(module.advance, objective.config, forward), randomness="error")
-    total, counts = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
+    total, counts = (
+        torch.zeros(len(order), device=network.device),
+        torch.from_numpy((plan != PADDING).sum(axis=(1, 2))),
+    )
     network.module.train()
     optimizer.reorder(order)
     previous = len(order)
@@ -68,14 +89,21 @@ def train(
         active = int((steps > step).sum())
         if active < previous:
             client, previous = take_first(client, active), active
-        inputs, targets = _batch(network, as_tensor(x), as_tensor(y), torch.from_numpy(plan[:active, step]))
+        inputs, targets = _batch(
+            network, as_tensor(x), as_tensor(y), torch.from_numpy(plan[:active, step])
+        )
         if moves is not None:
-            flat = crop_flip(inputs.flatten(0, 1), moves[:active, step].reshape(-1, 3), crops[0].padding)
+            flat = crop_flip(
+                inputs.flatten(0, 1), moves[:active, step].reshape(-1, 3), crops[0].padding
+            )
             inputs = flat.unflatten(0, inputs.shape[:2])
         if client.get("carry"):
             with torch.no_grad():
-                client["carry"] = advance(network.layout.views(params[:active]), client["carry"], inputs)
-        # A client's loss depends on its own row alone, so one backward pass through the sum gives every client's gradient.
+                client["carry"] = advance(
+                    network.layout.views(params[:active]), client["carry"], inputs
+                )
+        # A client's loss depends on its own row alone, so one backward pass through the sum gives
+        # every client's gradient.
         moving = params[:active].requires_grad_()
         losses = losses_of(network.layout.views(moving), inputs, targets, client)
         (grads,) = torch.autograd.grad(losses.sum(), moving)
@@ -91,7 +119,9 @@ def train(
 def _batch(
     network: Network, examples: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return inputs [clients, batch, ...] and targets [clients, batch] at the positions ``rows``; targets mark padding."""
+    """Return inputs [clients, batch, ...] and targets [clients, batch] at the positions
+    ``rows``; targets mark padding.
+    """
     # index_select is faster than an index of several dimensions.
     chosen = examples.flatten(1).index_select(0, rows.clamp(min=0).flatten())
     inputs = chosen.view(*rows.shape, *examples.shape[1:]).to(network.device)

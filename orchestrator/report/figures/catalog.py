@@ -1,7 +1,9 @@
 """The figures of a report, each a function of an `Arrangement` that returns None without data.
 
-No figure is about one component: what is drawn over accuracy, client by client, over the rounds and by setting is declared by
-metrics (`Metric.risk`, ``clients``, ``over_rounds``, ``final``). Only the papers' own figures are in a list.
+No figure is about one component: what is drawn over accuracy, client by client, over the rounds and
+by setting is declared by
+metrics (`Metric.risk`, ``clients``, ``over_rounds``, ``final``). Only the papers' own figures are
+in a list.
 """
 
 from __future__ import annotations
@@ -26,21 +28,34 @@ if TYPE_CHECKING:
 
 Drawing = Callable[[Arrangement], "Figure | None"]
 VERDICTS = "verdicts"
-CLIENTS = "clients_exposed_"  # begins the names of the figures with single clients; the rest is the clients' column
+# begins the names of the figures with single clients; the rest is the clients' column
+CLIENTS = "clients_exposed_"
 
 
 def catalog() -> dict[str, Drawing]:
     """Every figure by name, in the order of the report."""
     declared = metrics().values()
-    by_client = {f"{CLIENTS}{metric.clients.column or metric.name}": metric for metric in declared if metric.clients}
+    by_client = {
+        f"{CLIENTS}{metric.clients.column or metric.name}": metric
+        for metric in declared
+        if metric.clients
+    }
     return {
         "trade_off": trade_off,
         "exposure": exposure,
         "attack_roc": attack_roc,
         **{name: partial(clients_exposed, of=metric) for name, metric in by_client.items()},
         "audit": audit,
-        **{name: partial(over_rounds, title=name) for name in dict.fromkeys(m.over_rounds for m in declared) if name},
-        **{name: partial(final, title=name) for name in dict.fromkeys(m.final for m in declared) if name},
+        **{
+            name: partial(over_rounds, title=name)
+            for name in dict.fromkeys(m.over_rounds for m in declared)
+            if name
+        },
+        **{
+            name: partial(final, title=name)
+            for name in dict.fromkeys(m.final for m in declared)
+            if name
+        },
         VERDICTS: lambda arr: verdicts.forest(verdicts.of(arr.results)),
     }
 
@@ -48,7 +63,8 @@ def catalog() -> dict[str, Drawing]:
 def figures(
     results: Results, say: Callable[[str], object], names: Container[str] | None = None
 ) -> Iterator[tuple[str, Figure]]:
-    """Yield the name and figure of all that these results can show (or of ``names``), one at a time to save memory.
+    """Yield the name and figure of all that these results can show (or of ``names``), one at a
+    time to save memory.
 
     A figure that cannot be drawn is left out, and ``say`` is given a sentence.
     """

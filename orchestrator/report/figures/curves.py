@@ -1,4 +1,5 @@
-"""Metrics over the rounds and final metrics by setting: one figure for all metrics that declare its name.
+"""Metrics over the rounds and final metrics by setting: one figure for all metrics that declare
+its name.
 
 A component says with ``Metric.over_rounds`` and ``Metric.final`` to which figure a metric belongs.
 """
@@ -20,18 +21,29 @@ from orchestrator.report.figures.arrangement import Arrangement, Point, by_metho
 from orchestrator.report.numbers import Number, compare, counterpart, records
 from orchestrator.report.vocabulary import GROUP_COLORS, key_labels
 
-HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
+HOLLOW: dict[str, Any] = {
+    "linestyle": "none",
+    "markerfacecolor": "none",
+    "markeredgewidth": 1.8,
+    "markersize": 11,
+}
 MOST_COLUMNS = 4  # positions that have a panel each; more of them are told apart by color
 
 
 def over_rounds(arr: Arrangement, title: str) -> Figure | None:
-    """The metrics that belong to a figure, over the rounds: a panel for each metric, position and facet."""
+    """The metrics that belong to a figure, over the rounds: a panel for each metric, position
+    and facet.
+    """
     tables = [rounds for rounds in arr.results.rounds.values() if len(rounds) > 1]
     cells = ((name, value) for rounds in tables for row in rounds for name, value in row.items())
-    columns = {name for name, value in cells if isinstance(value, int | float) and not is_nothing(value)}
+    columns = {
+        name for name, value in cells if isinstance(value, int | float) and not is_nothing(value)
+    }
     names = [name for name in ordered(columns) if metric(name).over_rounds == title]
     # The metrics by group, if there are any of a metric, without that of all.
-    names = [name for name in names if not any(f"{name}_{group}" in names for group in GROUP_COLORS)]
+    names = [
+        name for name in names if not any(f"{name}_{group}" in names for group in GROUP_COLORS)
+    ]
     if not names:
         return None
     if arr.axis == arr.hue or len(arr.positions) > MOST_COLUMNS:
@@ -40,7 +52,9 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     words = [(drawing.described(name), arr.heading(panel, at)) for name, panel, at in panels]
     headings = ["\n".join(filter(None, pair)) for pair in words]
     across = len(arr.columns) if len(arr.columns) > 1 else drawing.IN_A_ROW
-    figure, axes = drawing.grid(arr, f"{capital(title.replace('_', ' '))} over the rounds", headings, across)
+    figure, axes = drawing.grid(
+        arr, f"{capital(title.replace('_', ' '))} over the rounds", headings, across
+    )
     for ax, (name, panel, at) in zip(axes, panels, strict=True):
         for hue in arr.hues:
             draw_rounds(ax, arr, arr.cell(panel, at, hue), name, color=arr.look(hue)["color"])
@@ -49,7 +63,9 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     drawing.same_scale(axes, [drawing.scale(name) for name, *_ in panels])
     drawing.label_axes(axes, "round", "")
     note = drawing.mean_note([cell.repetitions for *_, cell in arr.cells()], "lines", "bands")
-    return drawing.legend(figure, drawing.handles(arr, marker="") + drawing.chance_handles(arr, names), note)
+    return drawing.legend(
+        figure, drawing.handles(arr, marker="") + drawing.chance_handles(arr, names), note
+    )
 
 
 def final(arr: Arrangement, title: str) -> Figure | None:
@@ -61,7 +77,10 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     if not names:
         return None
     panels = [(name, panel) for panel in arr.panels for name in names]
-    headings = ["\n".join(filter(None, (drawing.described(name), arr.panel_label(panel)))) for name, panel in panels]
+    headings = [
+        "\n".join(filter(None, (drawing.described(name), arr.panel_label(panel))))
+        for name, panel in panels
+    ]
     labels = 0.6 + max(0.55, 0.12 * len(arr.hues)) * len(arr.positions)  # inches that they need
     width = min(max(drawing.WIDTH, labels), 9.0)
     across = max(1, min(drawing.IN_A_ROW, int(11 / width), len(names)))
@@ -71,40 +90,71 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     published = {name: _published(arr, name) for name in names}
     for ax, (name, panel) in zip(axes, panels, strict=True):
         drawing.by_chance(ax, arr, panel, name)
-        cells = {hue: [(x, arr.cell(panel, at, of)) for x, at, of in arr.places() if of == hue] for hue in arr.hues}
+        cells = {
+            hue: [(x, arr.cell(panel, at, of)) for x, at, of in arr.places() if of == hue]
+            for hue in arr.hues
+        }
         for hue, places in cells.items():
-            drawing.marks(ax, [(x, cell.estimate(name)) for x, cell in places], connected=arr.ordered, **arr.look(hue))
+            drawing.marks(
+                ax,
+                [(x, cell.estimate(name)) for x, cell in places],
+                connected=arr.ordered,
+                **arr.look(hue),
+            )
         for x, at, hue in arr.places():
             ids = {trial["id"] for trial in arr.cell(panel, at, hue).trials}
-            values = [number.printed for number in published[name] if {trial.id for trial in number.trials} <= ids]
+            values = [
+                number.printed
+                for number in published[name]
+                if {trial.id for trial in number.trials} <= ids
+            ]
             if values:
                 ax.plot([x] * len(values), values, **arr.look(hue) | HOLLOW)
         drawing.categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
     rates = all(limits(metric(name)) == (0, 1) and metric(name).direction for name in names)
-    drawing.same_scale(axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else drawing.FREE)
+    drawing.same_scale(
+        axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else drawing.FREE
+    )
     drawing.label_axes(axes, " / ".join(key_labels(arr.axis)), "")
-    note = drawing.mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
-    entries = [drawing.stroke("published", marker="o", color=drawing.GRAY, **HOLLOW)] if any(published.values()) else []
-    return drawing.legend(figure, drawing.handles(arr) + entries + drawing.chance_handles(arr, names), note)
+    note = drawing.mean_note(
+        [len(cell.measured(name)) for *_, cell in arr.cells() for name in names]
+    )
+    entries = (
+        [drawing.stroke("published", marker="o", color=drawing.GRAY, **HOLLOW)]
+        if any(published.values())
+        else []
+    )
+    return drawing.legend(
+        figure, drawing.handles(arr) + entries + drawing.chance_handles(arr, names), note
+    )
 
 
 def _published(arr: Arrangement, name: str) -> list[Number]:
-    """The published values of a metric that have a counterpart in the sweep, without differences and averages over settings."""
+    """The published values of a metric that have a counterpart in the sweep, without differences
+    and averages over settings.
+    """
     printed = [(record, counterpart(record)) for record in records()]
-    direct = [record for record, rule in printed if rule and name in rule.metrics and not (rule.against or rule.over)]
+    direct = [
+        record
+        for record, rule in printed
+        if rule and name in rule.metrics and not (rule.against or rule.over)
+    ]
     return compare(arr.results, direct)
 
 
 def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: Any) -> None:
     """Draw a metric of these trials over the rounds; rounds without values are left out.
 
-    Three or more repetitions are a line for their mean, with a band for the interval where a round has three values; the
-    trials of fewer have a thin line each.
+    Three or more repetitions are a line for their mean, with a band for the interval where a round
+    has three values; the trials of fewer have a thin line each.
     """
     means = by_round(arr, cell, name)
     if max((point.n for point in means.values()), default=0) >= FEWEST:
         ax.plot(list(means), [point.mean for point in means.values()], **{"linewidth": 2} | style)
-        low, high = [point.low for point in means.values()], [point.high for point in means.values()]
+        low, high = (
+            [point.low for point in means.values()],
+            [point.high for point in means.values()],
+        )
         ax.fill_between(list(means), low, high, color=style["color"], alpha=0.18, linewidth=0)
         return
     for trial in cell.trials:
@@ -113,10 +163,21 @@ def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: A
 
 
 def by_round(arr: Arrangement, cell: Setting, name: str) -> dict[int, Estimate]:
-    """The mean and interval over trials for every round, counted from 1, in which at least one trial has a value."""
-    rows = [(repeat(trial), row) for trial in cell.trials for row in arr.results.rounds[trial["id"]]]
-    values = grouped((row["round"] + 1, (run, float(row[name]))) for run, row in rows if row.get(name) is not None)
-    return {number: estimate(independent(values[number]), limits(metric(name))) for number in sorted(values)}
+    """The mean and interval over trials for every round, counted from 1, in which at least one
+    trial has a value.
+    """
+    rows = [
+        (repeat(trial), row) for trial in cell.trials for row in arr.results.rounds[trial["id"]]
+    ]
+    values = grouped(
+        (row["round"] + 1, (run, float(row[name])))
+        for run, row in rows
+        if row.get(name) is not None
+    )
+    return {
+        number: estimate(independent(values[number]), limits(metric(name)))
+        for number in sorted(values)
+    }
 
 
 def _chance_over_rounds(ax: Axes, arr: Arrangement, panel: Point, at: Point, name: str) -> None:

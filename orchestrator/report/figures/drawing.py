@@ -1,7 +1,9 @@
-"""Drawing tools of the figures: one grid of panels, one rule for marks, one legend below, and files.
+"""Drawing tools of the figures: one grid of panels, one rule for marks, one legend below, and
+files.
 
-They use Matplotlib's object interface on the Agg canvas: no window, no global figure, no global settings. One rule for all
-figures: an interval needs three values (`FEWEST`). Fewer values are drawn themselves, without a mean.
+They use Matplotlib's object interface on the Agg canvas: no window, no global figure, no global
+settings. One rule for all figures: an interval needs three values (`FEWEST`). Fewer values are
+drawn themselves, without a mean.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
 # Ids in an SVG are made from this and the content instead of a random number; fonts are text.
-SETTINGS: Any = {"svg.hashsalt": "fedpriv", "svg.fonttype": "none", "pdf.fonttype": 42, "pdf.compression": 6}
+SETTINGS: Any = {
+    "svg.hashsalt": "fedpriv",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "pdf.compression": 6,
+}
 # No date, and not Matplotlib's version, of which the picture does not depend.
 UNDATED = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
@@ -36,7 +43,11 @@ GRAY = "#6B6B6B"
 REFERENCE: dict[str, Any] = {"color": GRAY, "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
 RESOLUTION = 120  # dots per inch
-WIDTH, NARROW, HEIGHT = 3.4, 2.75, 2.5  # of a panel, in inches; narrow where more than three are side by side
+WIDTH, NARROW, HEIGHT = (
+    3.4,
+    2.75,
+    2.5,
+)  # of a panel, in inches; narrow where more than three are side by side
 IN_A_ROW = 3  # at most so many panels are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
@@ -47,7 +58,8 @@ RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an i
 def picture(figure: Figure, form: Format = "png") -> bytes:
     """The file of a figure.
 
-    The first call computes the layout, which then stays, so that all forms of a figure look the same.
+    The first call computes the layout, which then stays, so that all forms of a figure look the
+    same.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -58,7 +70,9 @@ def picture(figure: Figure, form: Format = "png") -> bytes:
     if engine is not None:
         engine.execute(figure)
         figure.set_layout_engine("none")
-    if form == "png":  # not savefig, which would draw everything a second time to compute the layout
+    if (
+        form == "png"
+    ):  # not savefig, which would draw everything a second time to compute the layout
         canvas.print_png(file, metadata={"Software": None})
     else:
         with rc_context(SETTINGS):
@@ -67,7 +81,9 @@ def picture(figure: Figure, form: Format = "png") -> bytes:
 
 
 def _take_literally(figure: Figure) -> None:
-    """Let a ``$`` in a text be one: formulas are only what Matplotlib itself writes, the ticks of logarithmic axes."""
+    """Let a ``$`` in a text be one: formulas are only what Matplotlib itself writes, the ticks
+    of logarithmic axes.
+    """
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
@@ -79,9 +95,15 @@ def _take_literally(figure: Figure) -> None:
 
 
 def grid(
-    arr: Arrangement, title: str, headings: Sequence[str], across: int = IN_A_ROW, width: float | None = None
+    arr: Arrangement,
+    title: str,
+    headings: Sequence[str],
+    across: int = IN_A_ROW,
+    width: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a title and a panel of ``width`` inches for each heading, at most ``across`` of them side by side."""
+    """A figure with a title and a panel of ``width`` inches for each heading, at most ``across``
+    of them side by side.
+    """
     from matplotlib.figure import Figure
 
     width = width or (WIDTH if across <= IN_A_ROW else NARROW)
@@ -90,7 +112,10 @@ def grid(
     size = (max(7.2, columns * width + 0.9), rows * (HEIGHT + 0.2) + 1.5)
     figure = Figure(figsize=size, dpi=RESOLUTION, layout="constrained", facecolor="white")
     lines = (title, f"{arr.datasets}, sweep {arr.results.name}")
-    figure.suptitle("\n".join(textwrap.fill(line, int(size[0] * PER_INCH * 0.9)) for line in lines), fontsize=TITLE)
+    figure.suptitle(
+        "\n".join(textwrap.fill(line, int(size[0] * PER_INCH * 0.9)) for line in lines),
+        fontsize=TITLE,
+    )
     figure._suptitle.set(x=0.01, ha="left")  # type: ignore[attr-defined]
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     characters = int((size[0] / columns - 0.5) * PER_INCH * BODY / HEADING)
@@ -108,7 +133,9 @@ def grid(
 
 
 def label_axes(axes: Sequence[Axes], x: str, y: str) -> None:
-    """Label the horizontal axes of the lowest panels of a grid and the vertical axes of the leftmost ones."""
+    """Label the horizontal axes of the lowest panels of a grid and the vertical axes of the
+    leftmost ones.
+    """
     grid: Any = axes[0].get_gridspec()
     for at, ax in enumerate(axes):
         if at + grid.ncols >= len(axes):
@@ -124,13 +151,20 @@ def legend(figure: Figure, handles: Sequence[Any], note: str) -> Figure:
     wrapped = textwrap.wrap(note, int(figure.get_figwidth() * PER_INCH))
     lines = len(wrapped) + -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.21 * max(0, lines - LEGEND_LINES))
-    look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False, "fontsize": BODY}
+    look: dict[str, Any] = {
+        "loc": "outside lower center",
+        "ncols": columns,
+        "frameon": False,
+        "fontsize": BODY,
+    }
     box = figure.legend(handles=handles, title="\n".join(wrapped), title_fontsize=BODY, **look)
     box.get_title().set(color=GRAY, multialignment="center")
     return figure
 
 
-def same_scale(axes: Sequence[Axes], kinds: Sequence[str], within: tuple[float, float] = FREE) -> None:
+def same_scale(
+    axes: Sequence[Axes], kinds: Sequence[str], within: tuple[float, float] = FREE
+) -> None:
     """Give panels of one kind the same vertical limits, so that they can be compared."""
     for kind in set(kinds):
         alike = [ax for ax, of in zip(axes, kinds, strict=True) if of == kind]
@@ -149,7 +183,11 @@ def scale(name: str) -> str:
 def described(name: str) -> str:
     """A metric with its unit."""
     entry = metric(name)
-    return f"{full_label(name)} ({entry.unit})" if entry.unit and entry.unit not in entry.label else full_label(name)
+    return (
+        f"{full_label(name)} ({entry.unit})"
+        if entry.unit and entry.unit not in entry.label
+        else full_label(name)
+    )
 
 
 def stroke(label: str, **style: Any) -> Any:
@@ -173,20 +211,39 @@ def chances(trials: Iterable[Row], name: str) -> list[float]:
 
 
 def chance_handles(arr: Arrangement, names: Iterable[str]) -> list[Any]:
-    """The legend entry of the values by chance, with the value if there is only one; nothing if none is known."""
+    """The legend entry of the values by chance, with the value if there is only one; nothing if
+    none is known.
+    """
     values = {round(value, 9) for name in names for value in chances(arr.trials, name)}
-    return [stroke(f"by chance ({values.pop():g})" if len(values) == 1 else "by chance", **REFERENCE)] if values else []
+    return (
+        [stroke(f"by chance ({values.pop():g})" if len(values) == 1 else "by chance", **REFERENCE)]
+        if values
+        else []
+    )
 
 
-def marks(ax: Axes, at: Iterable[tuple[float, Estimate]], connected: bool = False, **style: Any) -> None:
-    """Draw the mean of three or more values with its interval, fewer values as points; ``connected`` joins the means."""
+def marks(
+    ax: Axes, at: Iterable[tuple[float, Estimate]], connected: bool = False, **style: Any
+) -> None:
+    """Draw the mean of three or more values with its interval, fewer values as points;
+    ``connected`` joins the means.
+    """
     places = [(x, mark) for x, mark in at if mark.n]
     many = [(x, mark) for x, mark in places if mark.n >= FEWEST]
     look: dict[str, Any] = {"linewidth": 1.6, "markersize": 6.5, "capsize": 3} | style
     if many:
-        spans = [[mark.mean - mark.low for _, mark in many], [mark.high - mark.mean for _, mark in many]]
+        spans = [
+            [mark.mean - mark.low for _, mark in many],
+            [mark.high - mark.mean for _, mark in many],
+        ]
         line = "-" if connected and len(many) == len(places) else "none"
-        ax.errorbar([x for x, _ in many], [mark.mean for _, mark in many], yerr=spans, linestyle=line, **look)
+        ax.errorbar(
+            [x for x, _ in many],
+            [mark.mean for _, mark in many],
+            yerr=spans,
+            linestyle=line,
+            **look,
+        )
     few = [(x, value) for x, mark in places if mark.n < FEWEST for value in mark.values]
     if few:
         del look["capsize"]
@@ -194,17 +251,25 @@ def marks(ax: Axes, at: Iterable[tuple[float, Estimate]], connected: bool = Fals
 
 
 def mean_note(counts: Collection[int], mean: str = "marks", spread: str = "bars") -> str:
-    """How to read the marks of means and of their spread, by the numbers of values of all places."""
+    """How to read the marks of means and of their spread, by the numbers of values of all
+    places.
+    """
     counted = [count for count in counts if count] or [1]
     single = "lines" if mean == "lines" else "points"
     if max(counted) < FEWEST:
-        return f"{single}: one seed" if max(counted) == 1 else f"{single}: single seeds (too few for an interval)"
+        return (
+            f"{single}: one seed"
+            if max(counted) == 1
+            else f"{single}: single seeds (too few for an interval)"
+        )
     few = f"; fewer than three seeds: {single} of single seeds" if min(counted) < FEWEST else ""
     return f"{mean}: mean over seeds; {spread}: 95 % interval{few}"
 
 
 def categories(ax: Axes, arr: Arrangement, width: float) -> None:
-    """Set the tick labels at the positions of the axis of a panel of this width, rotated if they would overlap."""
+    """Set the tick labels at the positions of the axis of a panel of this width, rotated if they
+    would overlap.
+    """
     labels = [arr.position_label(position) for position in arr.positions]
     ax.set_xticks(range(len(labels)), labels, fontsize=BODY)
     ax.set_xlim(-0.6, len(labels) - 0.4)
@@ -214,7 +279,9 @@ def categories(ax: Axes, arr: Arrangement, width: float) -> None:
 
 
 def by_chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
-    """Draw the value by chance: one line if it is the same everywhere, else a short line at each place."""
+    """Draw the value by chance: one line if it is the same everywhere, else a short line at each
+    place.
+    """
     places = [(x, chances(arr.cell(panel, at, hue).trials, name)) for x, at, hue in arr.places()]
     means = [(x, sum(values) / len(values)) for x, values in places if values]
     if len({round(mean, 9) for _, mean in means}) == 1:

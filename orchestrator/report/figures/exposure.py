@@ -1,9 +1,10 @@
-"""What every attack finds beyond guessing, by what its attacker must see: which view is dangerous, and what closes it.
+"""What every attack finds beyond guessing, by what its attacker must see: which view is
+dangerous, and what closes it.
 
     share of the possible = (value - chance) / (1 - chance)        0: guessing; 1: always right; for each run of a setting
 
-So that attacks with different questions can stand side by side. It is a figure of sweeps whose attackers see different
-things; of one view alone, the trade-off says more.
+So that attacks with different questions can stand side by side. It is a figure of sweeps whose
+attackers see different things; of one view alone, the trade-off says more.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ LINE = 15  # characters of a label's line
 
 
 def exposure(arr: Arrangement) -> Figure | None:
-    """The risk that each attack declares, beyond chance, by view and setting: means over seeds with intervals."""
+    """The risk that each attack declares, beyond chance, by view and setting: means over seeds
+    with intervals.
+    """
     arr = by_method(arr)
     attacks = risks_by_view(arr)
     if len({view for view, _ in attacks}) < 2:
         return None
     width = min(max(drawing.WIDTH, PER_ATTACK * len(attacks)), MOST)
     across = max(1, int(11 / width))
-    figure, axes = drawing.grid(arr, TITLE, [arr.panel_label(panel) for panel in arr.panels], across, width)
+    figure, axes = drawing.grid(
+        arr, TITLE, [arr.panel_label(panel) for panel in arr.panels], across, width
+    )
     for ax, panel in zip(axes, arr.panels, strict=True):
         ax.axhline(0, **drawing.REFERENCE)
         for j, hue in enumerate(arr.hues):
@@ -50,24 +55,39 @@ def exposure(arr: Arrangement) -> Figure | None:
     drawing.same_scale(axes, [""] * len(axes))
     drawing.label_axes(axes, "", "success beyond chance (share of the possible)")
     counts = [cell.repetitions for *_, cell in arr.cells()]
-    note = f"{drawing.mean_note(counts)}; first line of a label: what the attacker sees, the most first"
-    return drawing.legend(figure, [*drawing.handles(arr), drawing.stroke("by chance", **drawing.REFERENCE)], note)
+    note = (
+        f"{drawing.mean_note(counts)}; first line of a label: what the attacker sees, the most "
+        "first"
+    )
+    return drawing.legend(
+        figure, [*drawing.handles(arr), drawing.stroke("by chance", **drawing.REFERENCE)], note
+    )
 
 
 def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
-    """View and first measured risk of every attack as trials configure it, those that see most first."""
+    """View and first measured risk of every attack as trials configure it, those that see most
+    first.
+    """
     views, found = list(ADVERSARIES), dict[tuple[int, str, str], Metric]()
     for trial in arr.trials:
         for name, attack in attacks_of(arr.results, trial).items():
-            risks = [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance] if attack else []
+            risks = (
+                [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance]
+                if attack
+                else []
+            )
             if measured := [risk for risk in risks if not is_nothing(trial.get(risk.name))]:
                 risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
                 found[views.index(sees(attack)), name, risk.name] = risk
-    return [(views[view], risk) for (view, *_), risk in sorted(found.items(), key=lambda entry: entry[0])]
+    return [
+        (views[view], risk)
+        for (view, *_), risk in sorted(found.items(), key=lambda entry: entry[0])
+    ]
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
-    """The mean and interval of the share of the possible over the runs of a setting in which guessing may fail.
+    """The mean and interval of the share of the possible over the runs of a setting in which
+    guessing may fail.
 
     >>> from algorithms.core.metric import SOURCE, Risk
     >>> risk = Metric("sia", SOURCE, "SIA", chance="null", risk=Risk("..."))

@@ -17,13 +17,17 @@ from orchestrator.config.run import resolve
 fast = settings(max_examples=60, deadline=None)
 
 
-def part(clients: list[int], weights: list[float], updates: Any, buffers: Any = None, keep: bool = False) -> PartialSum:
+def part(
+    clients: list[int], weights: list[float], updates: Any, buffers: Any = None, keep: bool = False
+) -> PartialSum:
     """What one block sends, from its clients' updates [clients, d]."""
     rows, weighed = np.asarray(updates, np.float32), np.asarray(weights, np.float64)
     extra = np.zeros((len(rows), 0)) if buffers is None else np.asarray(buffers, np.float64)
     norms, scales = np.linalg.norm(rows, axis=1), np.ones(len(rows))
     kept = (rows, extra.astype(np.float32)) if keep else (None, None)
-    return PartialSum(np.array(clients), weighed, norms, scales, weighed @ rows, weighed @ extra, *kept)
+    return PartialSum(
+        np.array(clients), weighed, norms, scales, weighed @ rows, weighed @ extra, *kept
+    )
 
 
 def gather(parts: list[PartialSum], known: Any = None) -> ClientUpdates:
@@ -32,14 +36,18 @@ def gather(parts: list[PartialSum], known: Any = None) -> ClientUpdates:
 
 def test_by_hand_the_mean_is_weighted_over_all_blocks():
     """Weights 1, 3 and 4: (1 * 8 + 3 * 0 + 4 * 2) / 8 = 2 and (1 * 0 + 3 * 8 + 4 * -4) / 8 = 1."""
-    joined = gather([part([0, 2], [1, 3], [[8, 0], [0, 8]], [[1.0], [5.0]]), part([5], [4], [[2, -4]], [[2.0]])])
+    joined = gather(
+        [part([0, 2], [1, 3], [[8, 0], [0, 8]], [[1.0], [5.0]]), part([5], [4], [[2, -4]], [[2.0]])]
+    )
     assert joined.mean.tolist() == [2, 1]
     assert joined.buffers.tolist() == [(1 + 15 + 8) / 8]
     assert joined.weights.tolist() == [1 / 8, 3 / 8, 4 / 8]
     assert joined.clients.tolist() == [0, 2, 5]
     assert joined.updates is None
     assert joined.mean.dtype == joined.buffers.dtype == np.float64
-    parts = [part([i], [1.0], [[float(i)]], keep=True) for i in (3, 1)]  # in this order, with what is known of them
+    parts = [
+        part([i], [1.0], [[float(i)]], keep=True) for i in (3, 1)
+    ]  # in this order, with what is known of them
     joined = gather(parts, {"rho": np.array([0.1, 0.2, 0.3, 0.4])})
     assert (joined.clients.tolist(), joined.statistics["rho"].tolist()) == ([3, 1], [0.4, 0.2])
     assert joined.updates is not None and joined.updates.tolist() == [[3], [1]]
@@ -62,10 +70,15 @@ def test_weights_that_sum_to_nothing_are_an_error(weights):
 @fast
 def test_the_cut_into_blocks_does_not_matter_to_1e_12(clients, size, seed):
     rng = np.random.default_rng(seed)
-    updates, weights = rng.normal(size=(clients, 5)).astype(np.float32), rng.uniform(0.1, 50, clients)
+    updates, weights = (
+        rng.normal(size=(clients, 5)).astype(np.float32),
+        rng.uniform(0.1, 50, clients),
+    )
     blocks = [list(range(at, min(at + size, clients))) for at in range(0, clients, size)]
     joined = gather([part(block, weights[block].tolist(), updates[block]) for block in blocks])
-    np.testing.assert_allclose(joined.mean, np.average(updates.astype(np.float64), axis=0, weights=weights), atol=1e-12)
+    np.testing.assert_allclose(
+        joined.mean, np.average(updates.astype(np.float64), axis=0, weights=weights), atol=1e-12
+    )
     np.testing.assert_allclose(joined.weights, weights / weights.sum(), atol=1e-15)
 
 
@@ -84,7 +97,9 @@ def test_the_model_moves_by_the_mean_update(weights, expected):
 
 
 def test_the_update_is_added_before_it_is_rounded():
-    """Half a step above 1 rounds down to 1, a hair more than half rounds up; float32 would have dropped the hair."""
+    """Half a step above 1 rounds down to 1, a hair more than half rounds up; float32 would have
+    dropped the hair.
+    """
     hair = 2.0**-24 * (1 + 2.0**-26)
     start = np.ones(1, np.float32)
     received = ClientUpdates(np.array([0]), np.ones(1), np.array([hair]), np.zeros(0), None)
@@ -112,7 +127,9 @@ def test_everybody_some_or_whoever_is_drawn_takes_part():
     fixed = [server.sample_cohort("fixed", 0.4, 10, rng) for _ in range(200)]
     assert {len(drawn) for drawn in fixed} == {4}
     assert all((np.diff(drawn) > 0).all() for drawn in fixed)
-    np.testing.assert_allclose(np.bincount(np.concatenate(fixed), minlength=10) / 200, 0.4, atol=0.12)
+    np.testing.assert_allclose(
+        np.bincount(np.concatenate(fixed), minlength=10) / 200, 0.4, atol=0.12
+    )
     assert len(server.sample_cohort("fixed", 0.01, 10, rng)) == 1
     poisson = [len(server.sample_cohort("poisson", 0.3, 10, rng)) for _ in range(500)]
     assert np.mean(poisson) == pytest.approx(3, abs=0.3)
@@ -124,11 +141,18 @@ FINP = {"rounds": 1, "data": "digits", "model": "mlp", "objective": "finp"}
 
 
 def test_a_client_is_ranked_in_its_cluster_and_keeps_its_rho_while_away():
-    """In a cluster of three the one that lies apart has 1, the others half of it; cluster 1 is on another scale."""
+    """In a cluster of three the one that lies apart has 1, the others half of it; cluster 1 is
+    on another scale.
+    """
     known = {"rho": np.full(7, 0.5), "lambda_max": np.array([1.0, 1, 2, 100, 100, 300, 7])}
     known["hessian_trace"] = known["lambda_max"] * 3
     clusters = np.array([0, 0, 0, 1, 1, 1, 1])
-    after = server.rank_clients(resolve(FINP), known, np.arange(6), clusters, [np.random.default_rng(0)] * 3)
+    after = server.rank_clients(
+        resolve(FINP), known, np.arange(6), clusters, [np.random.default_rng(0)] * 3
+    )
     assert after["rho"].tolist() == [0.5, 0.5, 1, 0.5, 0.5, 1, 0.5]
     assert known["rho"].tolist() == [0.5] * 7
-    assert server.rank_clients(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, []) == {}
+    assert (
+        server.rank_clients(resolve(FINP | {"objective": "plain"}), {}, np.arange(2), clusters, [])
+        == {}
+    )

@@ -1,4 +1,6 @@
-"""FinP's PCA weights: the released PCA as an oracle, the closed form for orthogonal updates, and what must not matter."""
+"""FinP's PCA weights: the released PCA as an oracle, the closed form for orthogonal updates, and
+what must not matter.
+"""
 
 from typing import Any
 
@@ -21,7 +23,9 @@ def drawn(clients: int, length: int, seed: int) -> np.ndarray:
     """Updates of unlike lengths with something in common."""
     rng = np.random.default_rng(seed)
     lengths = rng.lognormal(0, 0.5, (clients, 1))
-    return (lengths * rng.normal(size=(clients, length)) + rng.normal(size=length)).astype(np.float32)
+    return (lengths * rng.normal(size=(clients, length)) + rng.normal(size=length)).astype(
+        np.float32
+    )
 
 
 def orthogonal(lengths: list[float]) -> np.ndarray:
@@ -38,7 +42,9 @@ def weights_of(updates: Any, objective: Any = "ssd", **of: Any) -> np.ndarray:
 
 
 def released_distances(models: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """As released: a PCA with K components of the global and the K local models, then distances between projections."""
+    """As released: a PCA with K components of the global and the K local models, then distances
+    between projections.
+    """
     from sklearn.decomposition import PCA
 
     points = PCA(n_components=len(models)).fit_transform(np.vstack([w @ models, models]))
@@ -85,17 +91,23 @@ def test_the_gradient_is_that_of_finite_differences(objective):
     for seed in range(5):
         w = np.random.default_rng(seed).dirichlet(np.ones(6))
         _, gradient = value_and_gradient(objective, products, w)
-        numerical = approx_fprime(w, lambda at: value_and_gradient(objective, products, at)[0], 1e-7)
+        numerical = approx_fprime(
+            w, lambda at: value_and_gradient(objective, products, at)[0], 1e-7
+        )
         np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-5)
 
 
 @every_objective
 def test_objectives_by_hand(objective):
-    """Updates (0, 0), (0, 0), (6, 0) under weights (0, 0, 1): p = (6, 6, 0), mean 4, deviations (2, 2, -4)."""
+    """Updates (0, 0), (0, 0), (6, 0) under weights (0, 0, 1): p = (6, 6, 0), mean 4, deviations
+    (2, 2, -4).
+    """
     products = np.diag([0.0, 0.0, 36.0])
     value, gradient = value_and_gradient(objective, products, np.array([0.0, 0.0, 1.0]))
     root = np.sqrt(24)
-    assert value == pytest.approx({"ssd": 24, "eq4": root + 4, "eq10": root + np.sqrt(3) * 4}[objective])
+    assert value == pytest.approx(
+        {"ssd": 24, "eq4": root + 4, "eq10": root + np.sqrt(3) * 4}[objective]
+    )
     assert np.isfinite(gradient).all()  # although the third client's distance is 0
 
 
@@ -103,7 +115,9 @@ def test_objectives_by_hand(objective):
 
 
 def test_equal_distances_draw_the_model_towards_an_outlier():
-    """Nine orthogonal updates of length 1 and one of length 3: 1/2 - 8 / (2 r^2 (9 + 1/9)) = 0.061 and 0.4512."""
+    """Nine orthogonal updates of length 1 and one of length 3: 1/2 - 8 / (2 r^2 (9 + 1/9)) =
+    0.061 and 0.4512.
+    """
     updates = orthogonal([1] * 9 + [3])
     r = np.array([1.0] * 9 + [3.0])
     closed = 0.5 - 8 / (2 * r**2 * (r**-2).sum())
@@ -113,14 +127,24 @@ def test_equal_distances_draw_the_model_towards_an_outlier():
     assert weights_of(updates, "eq10")[-1] == pytest.approx(0.28, abs=5e-3)
 
 
-@given(st.integers(2, 10), st.sampled_from([1, 3, 200]), st.sampled_from(OBJECTIVES), st.integers(0, 99))
+@given(
+    st.integers(2, 10),
+    st.sampled_from([1, 3, 200]),
+    st.sampled_from(OBJECTIVES),
+    st.integers(0, 99),
+)
 @few
-def test_weights_lie_on_the_simplex_and_are_no_worse_than_uniform_ones(clients, length, objective, seed):
+def test_weights_lie_on_the_simplex_and_are_no_worse_than_uniform_ones(
+    clients, length, objective, seed
+):
     updates = drawn(clients, length, seed)
     weights = weights_of(updates, objective, weights=np.arange(1, clients + 1))
     assert (weights >= 0).all() and weights.sum() == pytest.approx(1, abs=1e-12)
     products = updates.astype(np.float64) @ updates.T
-    found, uniform = (value_and_gradient(objective, products, w)[0] for w in (weights, np.full(clients, 1 / clients)))
+    found, uniform = (
+        value_and_gradient(objective, products, w)[0]
+        for w in (weights, np.full(clients, 1 / clients))
+    )
     assert found <= uniform * (1 + 1e-6) + 1e-9
 
 
@@ -153,7 +177,9 @@ def test_a_client_counts_as_far_as_the_privacy_slot_lets_it():
         ([[1, np.inf], [2, 0], [0, 1]], "ssd", np.nan, 1),
     ],
 )
-def test_one_client_equal_updates_and_broken_ones_are_weighed_by_size(updates, objective, value, fallback):
+def test_one_client_equal_updates_and_broken_ones_are_weighed_by_size(
+    updates, objective, value, fallback
+):
     sizes = np.arange(1.0, len(updates) + 1)
     weights, metrics = reweigh(Config(objective=objective), received(updates, weights=sizes))
     assert weights.tolist() == pytest.approx((sizes / sizes.sum()).tolist())
@@ -161,16 +187,22 @@ def test_one_client_equal_updates_and_broken_ones_are_weighed_by_size(updates, o
 
 
 def test_the_value_is_in_units_of_the_spread():
-    """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has no deviation and mean 1."""
+    """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has
+    no deviation and mean 1.
+    """
     _, metrics = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))
     assert metrics["pca_objective"] == pytest.approx(1) and metrics["pca_fallback"] == 0
     assert (metrics["pca_cov"], metrics["pca_fi"]) == pytest.approx((0, 1))
 
 
 def test_how_unequal_distances_are_beside_those_from_the_mean():
-    """Two clients: weights 1/2 make them equal; with weights 1/4 and 3/4 the distances are 3 and 1, CoV 1/2."""
+    """Two clients: weights 1/2 make them equal; with weights 1/4 and 3/4 the distances are 3 and
+    1, CoV 1/2.
+    """
     _, metrics = reweigh(Config(), received([[0.0], [4.0]], weights=[1, 3]))
-    assert metrics["pca_cov"] == pytest.approx(0, abs=1e-4) and metrics["pca_cov_by_size"] == pytest.approx(0.5)
+    assert metrics["pca_cov"] == pytest.approx(0, abs=1e-4) and metrics[
+        "pca_cov_by_size"
+    ] == pytest.approx(0.5)
 
 
 def test_a_search_that_fails_leaves_weights_by_size_and_says_so():

@@ -1,4 +1,6 @@
-"""Lower bounds: printed numbers, slow versions, what they never exceed, and that they are bounds."""
+"""Lower bounds: printed numbers, slow versions, what they never exceed, and that they are
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from algorithms.auditing.bounds import SHARES, _one_run_p, classic_bound, guesses, one_run_bound, right_guesses
+from algorithms.auditing.bounds import (
+    SHARES,
+    _one_run_p,
+    classic_bound,
+    guesses,
+    one_run_bound,
+    right_guesses,
+)
 from algorithms.auditing.epsilon import epsilon_gdp
 from tests.support.audit_oracles import comparison, oracles
 
@@ -36,13 +45,18 @@ def test_the_bound_of_one_run_is_that_of_others(m, r, v, delta, alpha, epsilon):
 
 
 @pytest.mark.parametrize(
-    "case", [(10, 10, 9, 0.5, 1e-3), (100, 20, 15, 1.0, 1e-2), (50, 5, 0, 0.0, 0.1), (9, 1, 1, 1, 0)]
+    "case",
+    [(10, 10, 9, 0.5, 1e-3), (100, 20, 15, 1.0, 1e-2), (50, 5, 0, 0.0, 0.1), (9, 1, 1, 1, 0)],
 )
 def test_the_p_value_of_one_run_as_it_is_written(case):
     m, r, v, epsilon, delta = case
     right = stats.binom(r, 1 / (1 + math.exp(-epsilon)))
-    alpha = max([sum(right.pmf(j) for j in range(v - i, v)) / i for i in range(1, v + 1)], default=0)
-    assert _one_run_p(*case) == pytest.approx(min(1, right.sf(v - 1) + 2 * m * delta * alpha), rel=1e-9)
+    alpha = max(
+        [sum(right.pmf(j) for j in range(v - i, v)) / i for i in range(1, v + 1)], default=0
+    )
+    assert _one_run_p(*case) == pytest.approx(
+        min(1, right.sf(v - 1) + 2 * m * delta * alpha), rel=1e-9
+    )
 
 
 @settings(deadline=None, max_examples=6)
@@ -63,7 +77,9 @@ def test_bounds_grow_with_alpha_fall_with_delta_and_do_not_know_units(seed, shif
     assert moved == pytest.approx(classic_bound(inside, outside, 1.0, 1e-5))
 
 
-def coin_flipped(mu: float, rng: np.random.Generator, m: int = 800) -> tuple[np.ndarray, np.ndarray]:
+def coin_flipped(
+    mu: float, rng: np.random.Generator, m: int = 800
+) -> tuple[np.ndarray, np.ndarray]:
     inside = rng.random(m) < 0.5
     return inside * mu + rng.normal(0, 1, m), inside
 
@@ -85,13 +101,19 @@ def test_the_number_of_guesses_is_chosen_from_the_claim_alone():
     for mu in (0.5, 1.0, 2.0, 4.0, 50.0):
         runs, means = [coin_flipped(mu, np.random.default_rng([5, i]), 512) for i in range(20)], {}
         for r in (int(512 * share) for share in SHARES):
-            means[r] = np.mean([one_run_bound(512, r, right_guesses(*run, r), 1e-5) for run in runs])
+            means[r] = np.mean(
+                [one_run_bound(512, r, right_guesses(*run, r), 1e-5) for run in runs]
+            )
         assert means[guesses(512, mu, 1e-5)] > 0.85 * max(means.values())
 
 
 @pytest.mark.parametrize("row", SAID["bounds"], ids=lambda row: f"threshold {row['threshold']:g}")
 def test_bounds_at_a_threshold_that_was_set_beforehand_are_those_of_jax_privacy(row):
     threshold, canaries = row["threshold"], len(INSIDE) + len(OUTSIDE)
-    assert classic_bound(INSIDE, OUTSIDE, threshold, DELTA, ALPHA) == pytest.approx(row["classic"], rel=1e-9)
+    assert classic_bound(INSIDE, OUTSIDE, threshold, DELTA, ALPHA) == pytest.approx(
+        row["classic"], rel=1e-9
+    )
     right, wrong = (int((scores > threshold).sum()) for scores in (INSIDE, OUTSIDE))
-    assert one_run_bound(canaries, right + wrong, right, DELTA, ALPHA) == pytest.approx(row["one_run"], abs=1e-5)
+    assert one_run_bound(canaries, right + wrong, right, DELTA, ALPHA) == pytest.approx(
+        row["one_run"], abs=1e-5
+    )

@@ -27,6 +27,11 @@ def test_directions_are_orthonormal_and_both_transforms_agree_with_them(d, seed)
     rows = np.array([directions.row(j) for j in range(directions.number)], np.float64)
     assert d / 2 < directions.number <= d
     assert rows @ rows.T == pytest.approx(np.eye(directions.number), abs=1e-5)
-    coefficients, x = rng.normal(size=rng.integers(1, directions.number + 1)), rng.normal(size=d).astype(np.float32)
-    assert directions.combine(coefficients) == pytest.approx(coefficients @ rows[: len(coefficients)], abs=1e-4)
+    coefficients, x = (
+        rng.normal(size=rng.integers(1, directions.number + 1)),
+        rng.normal(size=d).astype(np.float32),
+    )
+    assert directions.combine(coefficients) == pytest.approx(
+        coefficients @ rows[: len(coefficients)], abs=1e-4
+    )
     assert directions.products(x) == pytest.approx(rows @ x, abs=1e-4)

@@ -42,7 +42,10 @@ CLIENTS, MODELS = 12, 3
 def random_view(seed: int) -> View:
     """Losses and risks from a coarse grid, so that ties are frequent."""
     draw = rng(seed)
-    losses, risks = draw.integers(0, 4, (CLIENTS, MODELS)) / 4 * 3, 0.5 + draw.integers(0, 4, MODELS) / 8
+    losses, risks = (
+        draw.integers(0, 4, (CLIENTS, MODELS)) / 4 * 3,
+        0.5 + draw.integers(0, 4, MODELS) / 8,
+    )
     return view(losses, risks, draw.integers(-1, MODELS, CLIENTS))
 
 
@@ -76,8 +79,12 @@ def test_tolerances_are_an_even_grid_and_the_same_for_every_component(component,
     tolerated = component.preferences(component.Config(), clients, rng(3)).threshold
     np.testing.assert_allclose(np.sort(tolerated), np.linspace(0.5, 0.8, clients), atol=1e-12)
     assert tolerated.tolist() == thresholds(ClusteringConfig(), clients, rng(3)).tolist()
-    beta = component.preferences(component.Config(), clients, rng(3)).beta  # falls from 1 at the lowest tolerance
-    np.testing.assert_allclose(beta, (0.8 - tolerated) / 0.3 if component is ifca_mir else 0, atol=1e-12)
+    beta = component.preferences(
+        component.Config(), clients, rng(3)
+    ).beta  # falls from 1 at the lowest tolerance
+    np.testing.assert_allclose(
+        beta, (0.8 - tolerated) / 0.3 if component is ifca_mir else 0, atol=1e-12
+    )
 
 
 def test_the_order_of_tolerances_is_drawn():
@@ -111,7 +118,10 @@ def test_a_random_partition_has_equal_parts(clusters, clients, seed):
     ("fields", "field"),
     [
         ({"signal": "nobody"}, "signal"),
-        ({"lowest_threshold": 0.7, "highest_threshold": 0.7}, "lowest_threshold"),  # beta falls between them
+        (
+            {"lowest_threshold": 0.7, "highest_threshold": 0.7},
+            "lowest_threshold",
+        ),  # beta falls between them
         ({"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}, None),
         ({"risk_from": "own"}, "risk_from"),
     ],
@@ -123,7 +133,9 @@ def test_a_preference_that_cannot_be_computed_is_refused(fields, field):
 
 
 def test_who_moves_is_drawn_without_regard_to_the_weight_of_risk() -> None:
-    """Over many draws, every client of the risky model moves equally often, though only half of them mind the risk."""
+    """Over many draws, every client of the risky model moves equally often, though only half of
+    them mind the risk.
+    """
     seen = view([[0.0, 0.1]] * 20, [0.9, 0.5])
     moved = np.zeros(20)
     for seed in range(400):
@@ -141,16 +153,23 @@ limits = st.one_of(st.integers(0, 4), st.floats(0, 1), st.just("all"))
 
 
 def by_rule(config: Config, seen: View, preferences: Preferences | None = None) -> list[int]:
-    return ifca_mir.choose(config, seen, preferences or preferring(np.zeros(len(seen.losses))))[0].tolist()
+    return ifca_mir.choose(config, seen, preferences or preferring(np.zeros(len(seen.losses))))[
+        0
+    ].tolist()
 
 
 def seen_from(losses: Any, previous: Any, risks: Any = None, **more: Any) -> View:
     table = np.asarray(losses, np.float64)
-    return replace(view(table, np.full(table.shape[1], 0.5) if risks is None else risks, previous), **more)
+    return replace(
+        view(table, np.full(table.shape[1], 0.5) if risks is None else risks, previous), **more
+    )
 
 
-# Gains of 0.2, 0.5, 0.5 and 0.1 nats for four clients of model 0; a client of model 1 gains 0.3, a new one has no model.
-LEAVING = seen_from([[0.7, 0.5], [0.9, 0.4], [0.9, 0.4], [0.5, 0.4], [0.1, 0.4], [0.9, 0.1]], [0, 0, 0, 0, 1, -1])
+# Gains of 0.2, 0.5, 0.5 and 0.1 nats for four clients of model 0; a client of model 1 gains 0.3, a
+# new one has no model.
+LEAVING = seen_from(
+    [[0.7, 0.5], [0.9, 0.4], [0.9, 0.4], [0.5, 0.4], [0.1, 0.4], [0.9, 0.1]], [0, 0, 0, 0, 1, -1]
+)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +180,11 @@ LEAVING = seen_from([[0.7, 0.5], [0.9, 0.4], [0.9, 0.4], [0.5, 0.4], [0.1, 0.4],
         (1, 0.0, [0, 1, 0, 0, 0, 1]),  # equal gains: the lower number goes
         (3, 0.0, [1, 1, 1, 0, 0, 1]),
         (4, 0.0, [1, 1, 1, 1, 0, 1]),
-        (0.25, 0.0, [0, 1, 0, 0, 1, 1]),  # of four clients one; of one client none, because shares are rounded down
+        (
+            0.25,
+            0.0,
+            [0, 1, 0, 0, 1, 1],
+        ),  # of four clients one; of one client none, because shares are rounded down
         (0.7, 0.0, [0, 1, 1, 0, 1, 1]),
         (1.0, 0.0, [1, 1, 1, 1, 0, 1]),
         ("all", 0.15, [1, 1, 1, 0, 0, 1]),
@@ -170,14 +193,19 @@ LEAVING = seen_from([[0.7, 0.5], [0.9, 0.4], [0.9, 0.4], [0.5, 0.4], [0.1, 0.4],
         (1, 0.15, [0, 1, 0, 0, 0, 1]),
     ],
 )
-def test_by_hand_those_who_gain_most_leave_first_and_who_gains_less_than_the_price_stays(most, price, expected):
+def test_by_hand_those_who_gain_most_leave_first_and_who_gains_less_than_the_price_stays(
+    most, price, expected
+):
     assert by_rule(Config(most_leaving=most, leaving_price=price), LEAVING) == expected
 
 
 @pytest.mark.parametrize(("share", "clients", "leaving"), [(0.3, 10, 3), (0.29, 100, 29)])
 def test_a_share_is_not_lost_to_rounding(share, clients, leaving):
     """Both products fall short of a whole number in floating point."""
-    assert sum(by_rule(Config(most_leaving=share), seen_from([[0.9, 0.1]] * clients, [0] * clients))) == leaving
+    assert (
+        sum(by_rule(Config(most_leaving=share), seen_from([[0.9, 0.1]] * clients, [0] * clients)))
+        == leaving
+    )
 
 
 def test_neither_applies_while_risk_does_not_count():
@@ -210,9 +238,18 @@ def slow(config: Config, seen: View, preferences: Preferences) -> list[int]:
     ]
     for model in range(models):
         users = [i for i in range(clients) if seen.previous[i] == model]
-        leaving = sorted((i for i in users if wish[i] != model), key=lambda i: (cost[i][wish[i]] - cost[i][model], i))
+        leaving = sorted(
+            (i for i in users if wish[i] != model),
+            key=lambda i: (cost[i][wish[i]] - cost[i][model], i),
+        )
         most = config.most_leaving
-        allowed = len(users) if most == "all" else most if isinstance(most, int) else int(most * len(users) + 1e-9)
+        allowed = (
+            len(users)
+            if most == "all"
+            else most
+            if isinstance(most, int)
+            else int(most * len(users) + 1e-9)
+        )
         for i in leaving[allowed:]:
             wish[i] = model
     return wish
@@ -240,7 +277,11 @@ def test_the_choice_is_that_of_the_slow_version(seed, most, price, scale, source
 
 @fast
 @given(
-    seeds, limits, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from(["raw", "normalized"]), st.sampled_from([0, 1, 3])
+    seeds,
+    limits,
+    st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from(["raw", "normalized"]),
+    st.sampled_from([0, 1, 3]),
 )
 def test_of_each_model_as_many_leave_at_random_as_by_the_rule(seed, most, price, scale, turns):
     """And as many come to each other model; only who they are differs."""
@@ -250,7 +291,10 @@ def test_of_each_model_as_many_leave_at_random_as_by_the_rule(seed, most, price,
     config = random_migration.Config(most_leaving=most, leaving_price=price, scale=scale)
     found, costs = random_migration.choose(config, seen, preferences)
     rule, _ = ifca_mir.choose(config, seen, preferences)
-    assert np.bincount(found, minlength=MODELS).tolist() == np.bincount(rule, minlength=MODELS).tolist()
+    assert (
+        np.bincount(found, minlength=MODELS).tolist()
+        == np.bincount(rule, minlength=MODELS).tolist()
+    )
     if most != "all" or price:
         for model in range(-1, MODELS):
             users = seen.previous == model
@@ -262,14 +306,24 @@ def test_of_each_model_as_many_leave_at_random_as_by_the_rule(seed, most, price,
 @given(seeds)
 def test_without_limits_the_first_in_turn_move(seed):
     draw, seen = rng(seed + 1), random_view(seed)
-    preferences = replace(preferring(draw.integers(0, 3, CLIENTS) / 2), turn=draw.permutation(CLIENTS))
+    preferences = replace(
+        preferring(draw.integers(0, 3, CLIENTS) / 2), turn=draw.permutation(CLIENTS)
+    )
     rule, _ = ifca_mir.choose(Config(), seen, preferences)
-    cost = [[(seen.losses[i, j], j != seen.previous[i], j) for j in range(MODELS)] for i in range(CLIENTS)]
+    cost = [
+        [(seen.losses[i, j], j != seen.previous[i], j) for j in range(MODELS)]
+        for i in range(CLIENTS)
+    ]
     by_loss = [min(own)[2] for own in cost]
     expected, turn = list(by_loss), preferences.turn.tolist()
     for a in range(MODELS):
         waiting = sorted((i for i in range(CLIENTS) if by_loss[i] == a), key=lambda i: turn[i])
         for b in range(MODELS):
-            for _ in range(sum(by_loss[i] == a and rule[i] == b for i in range(CLIENTS)) if a != b else 0):
+            for _ in range(
+                sum(by_loss[i] == a and rule[i] == b for i in range(CLIENTS)) if a != b else 0
+            ):
                 expected[waiting.pop(0)] = b
-    assert random_migration.choose(random_migration.Config(), seen, preferences)[0].tolist() == expected
+    assert (
+        random_migration.choose(random_migration.Config(), seen, preferences)[0].tolist()
+        == expected
+    )

@@ -1,4 +1,6 @@
-"""Noise for a target, what rounds have spent, and the epsilon of a search: printed numbers, and formulas by hand."""
+"""Noise for a target, what rounds have spent, and the epsilon of a search: printed numbers, and
+formulas by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from algorithms.core.accounting import PrivacyEvent, calibrate, epsilon, epsilon_so_far, rounded_up, schedule
+from algorithms.core.accounting import (
+    PrivacyEvent,
+    calibrate,
+    epsilon,
+    epsilon_so_far,
+    rounded_up,
+    schedule,
+)
 from algorithms.core.private_search import LAWS, epsilon_of_search
 
 DELTA, ADD = 1e-5, "add_or_remove_one"
@@ -56,7 +65,10 @@ def test_what_the_rounds_of_one_noise_cost():
 
 def test_a_number_that_is_rounded_up_is_never_less():
     for value in np.random.default_rng(0).lognormal(0, 5, 300):
-        assert value <= rounded_up(value, 3) <= value * (1 + 1e-2) and float(f"{rounded_up(value, 3):.3g}") >= value
+        assert (
+            value <= rounded_up(value, 3) <= value * (1 + 1e-2)
+            and float(f"{rounded_up(value, 3):.3g}") >= value
+        )
     assert [rounded_up(value, 3) for value in (3.035, 3.03, math.inf)] == [3.04, 3.03, math.inf]
 
 
@@ -82,11 +94,15 @@ def test_the_winner_of_a_search_costs_what_is_printed(law):
     spent = [epsilon_of_search(one, DELTA, ADD, law, mean) for mean in (10, 40, 150)]
     assert spent == pytest.approx(PRINTED[law], abs=5e-5)
     assert min(spent) > 2.4515  # one run, by the same divergences
-    assert epsilon([PrivacyEvent(8.0)] * 800, DELTA, ADD) == pytest.approx(20.6755, abs=5e-5)  # all forty, published
+    assert epsilon([PrivacyEvent(8.0)] * 800, DELTA, ADD) == pytest.approx(
+        20.6755, abs=5e-5
+    )  # all forty, published
 
 
 def test_the_renyi_divergence_of_a_search_follows_from_the_theorem():
-    """rho = T / (2 z^2), gamma = 1 / mean: at order 20 and mean 40 it is 6.04346; every order bounds epsilon."""
+    """rho = T / (2 z^2), gamma = 1 / mean: at order 20 and mean 40 it is 6.04346; every order
+    bounds epsilon.
+    """
     rho, mean, shape = 20 / (2 * 8.0**2), 40, 1.0
     orders = np.linspace(1 + math.sqrt(math.log(mean) / rho), 60, 4000)[1:]
 

@@ -21,18 +21,24 @@ def test_arrays_lie_one_after_another_and_kernels_have_their_channels_last():
     for out in range(2):
         for channel in range(3):
             for column in range(2):
-                assert views["kernel"][out, channel, 0, column] == 7 + out * 6 + column * 3 + channel
+                assert (
+                    views["kernel"][out, channel, 0, column] == 7 + out * 6 + column * 3 + channel
+                )
     assert views["kernel"].is_contiguous(memory_format=torch.channels_last)
 
 
 @given(shapes, st.integers(1, 3))
 @settings(max_examples=50, deadline=None)
-def test_every_entry_of_a_vector_is_in_one_array_and_rows_are_viewed_as_each_would_be_alone(of, clients):
+def test_every_entry_of_a_vector_is_in_one_array_and_rows_are_viewed_as_each_would_be_alone(
+    of, clients
+):
     flat = Layout(tuple(f"array{i}" for i in range(len(of))), tuple(of))
     rows = torch.arange(float(clients * flat.size)).reshape(clients, flat.size)
     views = flat.views(rows[0])
     assert [tuple(view.shape) for view in views.values()] == of
-    assert sorted(torch.cat([view.reshape(-1) for view in views.values()]).tolist()) == list(range(flat.size))
+    assert sorted(torch.cat([view.reshape(-1) for view in views.values()]).tolist()) == list(
+        range(flat.size)
+    )
     for name, stacked in flat.views(rows).items():
         assert all(torch.equal(stacked[i], flat.views(rows[i])[name]) for i in range(clients))
     for view in views.values():
@@ -42,5 +48,7 @@ def test_every_entry_of_a_vector_is_in_one_array_and_rows_are_viewed_as_each_wou
 
 def test_arrays_of_other_modules_lie_in_torchs_usual_order():
     vectors = torch.arange(2.0 * MIXED.size).view(2, -1)
-    for name, view in Layout(MIXED.names, MIXED.shapes, channels_last=False).views(vectors[0]).items():
+    for name, view in (
+        Layout(MIXED.names, MIXED.shapes, channels_last=False).views(vectors[0]).items()
+    ):
         assert view.is_contiguous() and view.shape == MIXED.shapes[MIXED.names.index(name)]

@@ -21,13 +21,17 @@ def slowly(rows: np.ndarray, sizes: list[int]) -> np.ndarray:
     for a, size in enumerate(sizes):
         for i, left in enumerate(rows.astype(np.float64)):
             for j, right in enumerate(rows.astype(np.float64)):
-                apart[a, i, j] = np.linalg.norm(left[start : start + size] - right[start : start + size])
+                apart[a, i, j] = np.linalg.norm(
+                    left[start : start + size] - right[start : start + size]
+                )
         start += size
     return apart
 
 
 def test_by_hand():
-    """(3, 4 | 1) and (0, 0 | 1): 5 apart in the first array, equal in the second; halved and doubled, (1.5, 2 | 0.5)."""
+    """(3, 4 | 1) and (0, 0 | 1): 5 apart in the first array, equal in the second; halved and
+    doubled, (1.5, 2 | 0.5).
+    """
     products = gram.gram(np.array([[3, 4, 1], [0, 0, 1]], np.float32), [2, 1])
     assert products.tolist() == [[[25, 0], [0, 0]], [[1, 1], [1, 1]]]
     assert distances(products).tolist() == [[[0, 5], [5, 0]], [[0, 0], [0, 0]]]
@@ -35,7 +39,12 @@ def test_by_hand():
     assert scaled.tolist() == [[[0, 2.5], [2.5, 0]], [[0, 1.5], [1.5, 0]]]
 
 
-@given(st.integers(1, 7), st.lists(st.integers(0, 30), min_size=1, max_size=5), st.integers(1, 90), st.integers(0, 9))
+@given(
+    st.integers(1, 7),
+    st.lists(st.integers(0, 30), min_size=1, max_size=5),
+    st.integers(1, 90),
+    st.integers(0, 9),
+)
 @fast
 def test_distances_are_those_of_two_loops_however_the_rows_are_cut(clients, sizes, piece, seed):
     rows = updates(clients, sum(sizes), seed)
@@ -53,7 +62,10 @@ def test_distances_are_those_of_two_loops_however_the_rows_are_cut(clients, size
 @given(st.integers(1, 6), st.integers(0, 9))
 @fast
 def test_scaling_and_centering_products_is_scaling_and_centering_rows(clients, seed):
-    rows, scales = updates(clients, 40, seed).astype(np.float64), np.random.default_rng(seed).uniform(0, 2, clients)
+    rows, scales = (
+        updates(clients, 40, seed).astype(np.float64),
+        np.random.default_rng(seed).uniform(0, 2, clients),
+    )
     products, after = rows @ rows.T, (scales[:, None] * rows) @ (scales[:, None] * rows).T
     np.testing.assert_allclose(scale_products(products, scales), after, atol=1e-12)
     away = rows - rows.mean(axis=0)
@@ -64,7 +76,9 @@ def test_scaling_and_centering_products_is_scaling_and_centering_rows(clients, s
 
 @pytest.mark.parametrize("clients", [2, 7, 17])
 def test_equal_updates_are_no_distance_apart_and_close_ones_are(clients):
-    """Noise may be divided by a distance: what rounding leaves of equal rows must not pass for one."""
+    """Noise may be divided by a distance: what rounding leaves of equal rows must not pass for
+    one.
+    """
     row = updates(1, 200_003, 1)
     assert (distances(gram.gram(np.repeat(row, clients, axis=0))) == 0).all()
     near = np.concatenate([row, row * np.float32(1 + 1e-6)])

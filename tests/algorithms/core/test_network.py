@@ -21,11 +21,15 @@ IMAGE = (2, 6, 6)
 
 def model(build: Any) -> Any:
     """A component of the model slot that builds ``build(shape, classes)``."""
-    return StandIn(config=None, module=SimpleNamespace(build=lambda _, shape, classes: build(shape, classes)))
+    return StandIn(
+        config=None, module=SimpleNamespace(build=lambda _, shape, classes: build(shape, classes))
+    )
 
 
 def normalized(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Convolution, batch normalization, linear layer: everything that has a place of its own in the vectors."""
+    """Convolution, batch normalization, linear layer: everything that has a place of its own in
+    the vectors.
+    """
     convolution = nn.Conv2d(shape[0], 3, 3), nn.BatchNorm2d(3), nn.ReLU()
     return nn.Sequential(*convolution, nn.Flatten(), nn.Linear(48, classes, bias=False))
 
@@ -64,7 +68,10 @@ def test_writing_the_vector_changes_the_module_and_the_reverse(network):
 
 
 def same(one: Weights, other: Weights) -> bool:
-    return one.params.tobytes() == other.params.tobytes() and one.buffers.tobytes() == other.buffers.tobytes()
+    return (
+        one.params.tobytes() == other.params.tobytes()
+        and one.buffers.tobytes() == other.buffers.tobytes()
+    )
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
@@ -86,7 +93,9 @@ def test_what_is_loaded_is_copied_to_the_bit_and_what_is_returned_is_a_copy(netw
 # Buffers
 
 
-def test_training_moves_the_running_statistics_as_torch_defines_them_and_evaluation_does_not(network):
+def test_training_moves_the_running_statistics_as_torch_defines_them_and_evaluation_does_not(
+    network,
+):
     network.load(weights_of(network))
     before, x = network.weights(), network.inputs(images(6))
     network.module.train()
@@ -102,7 +111,9 @@ def test_training_moves_the_running_statistics_as_torch_defines_them_and_evaluat
 def test_logits_are_those_of_a_plain_module_whatever_the_batch(network):
     network.load(weights_of(network))
     plain = normalized(IMAGE, 4)
-    plain.load_state_dict({name: value.contiguous().clone() for name, value in network.module.state_dict().items()})
+    plain.load_state_dict(
+        {name: value.contiguous().clone() for name, value in network.module.state_dict().items()}
+    )
     plain.eval()
     expected = plain(torch.from_numpy(images(7))).detach().numpy()
     for batch in (1, 3, 7, 1000):
@@ -141,7 +152,8 @@ def test_weights_and_biases_are_distributed_as_pytorch_would_draw_them(layer, sh
     for drawn in (*ours.values(), *default.values()):
         bound, values = fan_in**-0.5, drawn.detach().flatten().sort().values
         assert 0.9 * bound < values.abs().max() <= bound * (1 + 1e-6)
-        # Uniform: the sorted draws follow the line from -bound to bound (Kolmogorov's distance, 4 deviations).
+        # Uniform: the sorted draws follow the line from -bound to bound (Kolmogorov's distance, 4
+        # deviations).
         line = torch.linspace(-1, 1, len(values)) * bound
         assert (values - line).abs().max() < 4 * bound / math.sqrt(len(values))
 
@@ -163,8 +175,12 @@ def test_derivatives_along_a_direction_are_products_with_gradients(name):
     network.load(before := network.initial(rng))
     x, y = rng.random((3, *shape), dtype=np.float32), np.array([0, 6, 2])
     direction = rng.normal(size=network.layout.size)
-    gradients = np.concatenate([few.double().cpu().numpy() for few in network.example_gradients(x, y)])
+    gradients = np.concatenate(
+        [few.double().cpu().numpy() for few in network.example_gradients(x, y)]
+    )
     close = 1e-3 * np.linalg.norm(gradients, axis=1).max()
-    np.testing.assert_allclose(network.derivatives(x, y, direction), gradients @ direction, rtol=1e-3, atol=close)
+    np.testing.assert_allclose(
+        network.derivatives(x, y, direction), gradients @ direction, rtol=1e-3, atol=close
+    )
     np.testing.assert_array_equal(network.weights().buffers, before.buffers)
     assert network.derivatives(x[:0], y[:0], direction).shape == (0,)

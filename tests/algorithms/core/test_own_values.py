@@ -1,4 +1,6 @@
-"""Modules that keep their own initial values: what their constructors draw, and what no training may change."""
+"""Modules that keep their own initial values: what their constructors draw, and what no training
+may change.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,17 @@ def network_of(name: str, **args: object) -> Network:
 
 def built(name: str) -> nn.Module:
     """The module as its author would build it."""
-    offered = {"in_features": 64, "in_channels": 1, "num_classes": CLASSES, "classes": CLASSES, "n_classes": CLASSES}
+    offered = {
+        "in_features": 64,
+        "in_channels": 1,
+        "num_classes": CLASSES,
+        "classes": CLASSES,
+        "n_classes": CLASSES,
+    }
     code = getattr(own_modules, name)
-    module: nn.Module = code(**{key: offered[key] for key in inspect.signature(code).parameters if key in offered})
+    module: nn.Module = code(
+        **{key: offered[key] for key in inspect.signature(code).parameters if key in offered}
+    )
     if name == "lazy":
         module.eval()(torch.zeros(2, *SHAPE))
     return module
@@ -44,12 +54,17 @@ def images(n: int = 6) -> np.ndarray:
 
 
 @every_module
-def test_initial_values_are_those_that_the_constructor_draws_and_leave_torchs_generator_as_it_was(name):
+def test_initial_values_are_those_that_the_constructor_draws_and_leave_torchs_generator_as_it_was(
+    name,
+):
     network, state = network_of(name), torch.get_rng_state()
     first = network.initial(np.random.default_rng(1))
     again = network_of(name).initial(np.random.default_rng(1))
     other = network.initial(np.random.default_rng(2))
-    assert (first.params.tobytes(), first.buffers.tobytes()) == (again.params.tobytes(), again.buffers.tobytes())
+    assert (first.params.tobytes(), first.buffers.tobytes()) == (
+        again.params.tobytes(),
+        again.buffers.tobytes(),
+    )
     assert (first.params.tobytes() == other.params.tobytes()) == (name == "pretrained")
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(int(np.random.default_rng(1).integers(2**63)))
@@ -62,7 +77,9 @@ def test_initial_values_are_those_that_the_constructor_draws_and_leave_torchs_ge
 
 @every_module
 def test_steps_on_the_vector_are_steps_of_the_module(name):
-    """A gradient step on the flat vector against one of torch's optimizer on a copy of the module."""
+    """A gradient step on the flat vector against one of torch's optimizer on a copy of the
+    module.
+    """
     network = network_of(name)
     network.load(network.initial(np.random.default_rng(0)))
     own, x, y = built(name), torch.from_numpy(images()), torch.arange(6)
@@ -110,8 +127,13 @@ def test_constant_buffers_and_frozen_layers_are_the_same_everywhere_and_are_not_
     own = built("Constants")
     one, other = (network.module.state_dict() for network in (first, second))
     for name in ("order", "scale", "mask"):
-        assert torch.equal(one[name], getattr(own, name)) and torch.equal(other[name], getattr(own, name))
-    assert torch.equal(one["features.weight"], other["features.weight"]) and one["features.weight"].std() > 0
+        assert torch.equal(one[name], getattr(own, name)) and torch.equal(
+            other[name], getattr(own, name)
+        )
+    assert (
+        torch.equal(one["features.weight"], other["features.weight"])
+        and one["features.weight"].std() > 0
+    )
 
 
 def test_running_statistics_are_sent_and_counters_begin_anew():

@@ -1,4 +1,6 @@
-"""What a module holds, in arrays, attributes, lists, maps and objects: changes are named, and taken back."""
+"""What a module holds, in arrays, attributes, lists, maps and objects: changes are named, and
+taken back.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from algorithms.core.snapshot import Snapshot
 def module() -> nn.Module:
     built = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     built.steps, built.nothing, built.rates = 0, None, [1.0, 2.0]
-    built.past = {"mean": torch.zeros(2), "array": np.zeros(2), "nan": torch.full((2,), float("nan"))}
+    built.past = {
+        "mean": torch.zeros(2),
+        "array": np.zeros(2),
+        "nan": torch.full((2,), float("nan")),
+    }
     built[0].schedule = SimpleNamespace(step=3)
     return built
 
@@ -33,7 +39,14 @@ def test_every_change_is_named_and_taken_back():
     it.past["array"] += 1
     it.past["new"] = "x"
     it.eval()
-    expected = {"0.weight", "1.running_mean", "1.running_var", "1.num_batches_tracked", "steps", "nothing"}
+    expected = {
+        "0.weight",
+        "1.running_mean",
+        "1.running_var",
+        "1.num_batches_tracked",
+        "steps",
+        "nothing",
+    }
     expected |= {"0.schedule.step", "rates.2", "past.mean", "past.array", "past.new"}
     assert set(kept.changed(it)) == expected | {"training", "0.training", "1.training"}
     kept.restore()

@@ -11,19 +11,29 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.curvature.ranking import agreement, over_rounds, rank_agreement, relative_rank, step_up
+from algorithms.curvature.ranking import (
+    agreement,
+    over_rounds,
+    rank_agreement,
+    relative_rank,
+    step_up,
+)
 
 CONFIG = CurvatureConfig()
 curvatures = st.lists(
-    st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)), min_size=3, max_size=12, unique_by=lambda pair: pair[0]
+    st.tuples(st.floats(0.1, 100), st.floats(0.1, 100)),
+    min_size=3,
+    max_size=12,
+    unique_by=lambda pair: pair[0],
 )
 
 
 def planted(clients: int, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Curvatures [measurement, client, 2] of unit spread: two wholes, and the two halves of the first.
+    """Curvatures [measurement, client, 2] of unit spread: two wholes, and the two halves of the
+    first.
 
-    An error of variance ``noise`` ** 2 is in each whole, of twice that in each half; the first whole is the mean of its
-    halves.
+    An error of variance ``noise`` ** 2 is in each whole, of twice that in each half; the first
+    whole is the mean of its halves.
     """
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=(clients, 2))
@@ -46,25 +56,33 @@ def found_in(halves: np.ndarray, **fields) -> dict[str, float]:
 
 @pytest.mark.parametrize("noise", [0.2, 0.5, 1.0, 2.0])
 def test_stepping_up_is_exact_for_averages(noise):
-    """Errors in the halves have variance 2 s^2 beside a true variance of 1, errors in the whole s^2."""
+    """Errors in the halves have variance 2 s^2 beside a true variance of 1, errors in the whole
+    s^2.
+    """
     halves, whole = 1 / (1 + 2 * noise**2), 1 / (1 + noise**2)
     assert step_up(halves) == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3, 0.6, 1.0])
 def test_the_reliability_is_the_correlation_with_as_many_other_examples(noise):
-    """What it stands for is measured directly here, with a second set of examples that a run does not have.
+    """What it stands for is measured directly here, with a second set of examples that a run
+    does not have.
 
-    The rank by sharpness follows the eigenvalue; the distance of eq. 1 forgets on which side of the others a client is.
+    The rank by sharpness follows the eigenvalue; the distance of eq. 1 forgets on which side of the
+    others a client is.
     """
     wholes, halves = planted(1500, noise, seed=1)
     found = found_in(halves, rho_mode="signed")
-    assert found["rho_reliability"] == pytest.approx(stats.spearmanr(*wholes[:, :, 0]).statistic, abs=0.04)
+    assert found["rho_reliability"] == pytest.approx(
+        stats.spearmanr(*wholes[:, :, 0]).statistic, abs=0.04
+    )
     found = found_in(halves)
     assert found["rho_halves"] == pytest.approx(stats.spearmanr(*map(rho, halves)).statistic)
     assert found["rho_reliability"] == step_up(found["rho_halves"]) > found["rho_halves"]
     directly = stats.spearmanr(*map(rho, wholes)).statistic
-    assert directly - 0.15 < found["rho_reliability"] < directly + 0.03, "too low rather than too high"
+    assert directly - 0.15 < found["rho_reliability"] < directly + 0.03, (
+        "too low rather than too high"
+    )
     assert found["rho_spearman"] == pytest.approx(stats.spearmanr(*wholes[0].T).statistic)
 
 
@@ -81,7 +99,9 @@ def test_fewer_than_three_clients_or_equal_ones_have_no_correlation():
 
 
 def test_a_client_without_a_half_is_not_compared():
-    """It would be the most distant one in both halves, which says nothing of how well rho is measured."""
+    """It would be the most distant one in both halves, which says nothing of how well rho is
+    measured.
+    """
     _, halves = planted(30, 0.5, seed=2)
     lost = np.concatenate([halves, np.full((2, 1, 2), np.nan)], axis=1)
     lost[0, -1] = 50.0  # one half is there
@@ -94,7 +114,12 @@ def test_a_client_without_a_half_is_not_compared():
 
 def test_the_reliability_of_a_run_is_stepped_up_from_the_mean_of_its_rounds():
     rows = [
-        {"rho_spearman": 0.2, "rho_halves": 0.0, "rho_reliability": 0.0, "rho_halves_majority": 0.5},
+        {
+            "rho_spearman": 0.2,
+            "rho_halves": 0.0,
+            "rho_reliability": 0.0,
+            "rho_halves_majority": 0.5,
+        },
         {"rho_spearman": 0.6},  # not due
         {"rho_spearman": None, "rho_halves": None},
         {"rho_spearman": float("nan"), "rho_halves": 0.5, "rho_reliability": 2 / 3},
@@ -106,10 +131,15 @@ def test_the_reliability_of_a_run_is_stepped_up_from_the_mean_of_its_rounds():
 
 
 def test_curvatures_that_only_change_together_over_the_rounds_agree_over_everything_and_not_within_a_round():
-    """Why the paper's "about 1", over clients and rounds, says nothing of the clients that rho compares."""
+    """Why the paper's "about 1", over clients and rounds, says nothing of the clients that rho
+    compares.
+    """
     rng = np.random.default_rng(0)
     trend = np.arange(20.0)[:, None]
-    lambda_, trace = trend + 0.5 * rng.normal(size=(20, 10)), trend + 0.5 * rng.normal(size=(20, 10))
+    lambda_, trace = (
+        trend + 0.5 * rng.normal(size=(20, 10)),
+        trend + 0.5 * rng.normal(size=(20, 10)),
+    )
     together = rank_agreement(lambda_.ravel(), trace.ravel())
     assert together == pytest.approx(stats.spearmanr(lambda_.ravel(), trace.ravel()).statistic)
     assert together > 0.95

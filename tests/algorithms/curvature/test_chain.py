@@ -1,4 +1,6 @@
-"""Gradient, Hessian products and examples' gradient lengths of chains of layers, beside torch's own and by hand."""
+"""Gradient, Hessian products and examples' gradient lengths of chains of layers, beside torch's
+own and by hand.
+"""
 
 from importlib import import_module
 from types import SimpleNamespace
@@ -22,31 +24,93 @@ SHAPE, CLASSES = (3, 8, 8), 4
 conv, linear, relu, flat = nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten
 CHAINS = {
     "linear": lambda: (flat(), linear(192, 4)),
-    "side by side": lambda: (flat(), linear(192, 5, bias=False), relu(), linear(5, 6), nn.Identity(), linear(6, 4)),
-    "padded and strided": lambda: (conv(3, 5, (3, 2), (2, 1), (1, 2)), relu(), flat(), linear(220, 4)),
+    "side by side": lambda: (
+        flat(),
+        linear(192, 5, bias=False),
+        relu(),
+        linear(5, 6),
+        nn.Identity(),
+        linear(6, 4),
+    ),
+    "padded and strided": lambda: (
+        conv(3, 5, (3, 2), (2, 1), (1, 2)),
+        relu(),
+        flat(),
+        linear(220, 4),
+    ),
     "dilated": lambda: (
-        *(conv(3, 5, 3, dilation=2, bias=False), nn.MaxPool2d(2), relu(), conv(5, 6, 2), relu(), flat(), linear(6, 4)),
+        *(
+            conv(3, 5, 3, dilation=2, bias=False),
+            nn.MaxPool2d(2),
+            relu(),
+            conv(5, 6, 2),
+            relu(),
+            flat(),
+            linear(6, 4),
+        ),
     ),
     "pools that overlap": lambda: (
         *(conv(3, 5, 3), nn.MaxPool2d(3, stride=1, padding=1), relu(), nn.ZeroPad2d((1, 0, 2, 0))),
         *(conv(5, 6, 3), relu(), nn.MaxPool2d(2), flat(), linear(36, 7), relu(), linear(7, 4)),
     ),
     "mean pools": lambda: (
-        *(conv(3, 5, 3, padding=1), relu(), nn.AvgPool2d(2), conv(5, 6, 3), relu(), flat(), linear(24, 4)),
+        *(
+            conv(3, 5, 3, padding=1),
+            relu(),
+            nn.AvgPool2d(2),
+            conv(5, 6, 3),
+            relu(),
+            flat(),
+            linear(24, 4),
+        ),
     ),
     "series": lambda: (
-        *(nn.Flatten(2), nn.Conv1d(3, 6, 3, stride=2, padding=1, dilation=3), nn.MaxPool1d(2), relu()),
-        *(nn.ZeroPad1d((2, 0)), nn.Sequential(nn.Conv1d(6, 5, 3), relu()), nn.AvgPool1d(3), flat(), linear(25, 4)),
+        *(
+            nn.Flatten(2),
+            nn.Conv1d(3, 6, 3, stride=2, padding=1, dilation=3),
+            nn.MaxPool1d(2),
+            relu(),
+        ),
+        *(
+            nn.ZeroPad1d((2, 0)),
+            nn.Sequential(nn.Conv1d(6, 5, 3), relu()),
+            nn.AvgPool1d(3),
+            flat(),
+            linear(25, 4),
+        ),
     ),
     "steps before and after": lambda: (
-        *(nn.MaxPool2d(2), nn.ZeroPad2d((1, -1, 2, 0)), conv(3, 5, 3, bias=False), nn.ReLU(inplace=True)),
-        *(nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False), Dropout(0.5), flat(), linear(10, 4), relu()),
+        *(
+            nn.MaxPool2d(2),
+            nn.ZeroPad2d((1, -1, 2, 0)),
+            conv(3, 5, 3, bias=False),
+            nn.ReLU(inplace=True),
+        ),
+        *(
+            nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False),
+            Dropout(0.5),
+            flat(),
+            linear(10, 4),
+            relu(),
+        ),
     ),
     "dilated pools": lambda: (
-        *(conv(3, 5, 1), nn.MaxPool2d(2, dilation=3, ceil_mode=True, padding=1), flat(), linear(80, 4)),
+        *(
+            conv(3, 5, 1),
+            nn.MaxPool2d(2, dilation=3, ceil_mode=True, padding=1),
+            flat(),
+            linear(80, 4),
+        ),
     ),
     "largest of two": lambda: (flat(), linear(192, 6), nn.MaxPool1d(2), relu(), linear(3, 4)),
-    "every place by itself": lambda: (linear(8, 6), relu(), linear(6, 3), relu(), flat(), linear(72, 4)),
+    "every place by itself": lambda: (
+        linear(8, 6),
+        relu(),
+        linear(6, 3),
+        relu(),
+        flat(),
+        linear(72, 4),
+    ),
 }
 
 
@@ -63,19 +127,25 @@ def chained(name: str) -> Network:
 
 def examples(shape=SHAPE, classes: int = CLASSES, n: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(n, *shape, generator=generator), torch.randint(0, classes, (n,), generator=generator)
+    return torch.randn(n, *shape, generator=generator), torch.randint(
+        0, classes, (n,), generator=generator
+    )
 
 
 def slopes_one_by_one(net: Network, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
     found = []
     for example, label in zip(x.split(1), y.split(1), strict=True):
-        gradients = torch.autograd.grad(cross_entropy(net.module(example), label), list(net.module.parameters()))
+        gradients = torch.autograd.grad(
+            cross_entropy(net.module(example), label), list(net.module.parameters())
+        )
         found.append(sum(float(gradient.double().square().sum()) for gradient in gradients))
     return np.array(found)
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) -> None:
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=tolerance * float(expected.abs().max()))
+    np.testing.assert_allclose(
+        found.numpy(), expected.numpy(), atol=tolerance * float(expected.abs().max())
+    )
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -84,7 +154,11 @@ def test_gradient_and_products_are_those_of_autograd_in_float64(name):
     assert is_chain(net.module)
 
     def loss(params: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(functional_call(net.module, net.layout.views(params), (x.double(),)), y) * 7 / 10
+        return (
+            cross_entropy(functional_call(net.module, net.layout.views(params), (x.double(),)), y)
+            * 7
+            / 10
+        )
 
     chain, at = Chain(net, x, y, examples=10), net.params.double()
     close(chain.gradient(), torch.func.grad(loss)(at))
@@ -100,7 +174,9 @@ def test_lengths_are_those_of_a_loop_over_examples(name):
     net, (x, y) = chained(name), examples()
     other = y.roll(1)  # labels may be others than those of the loss
     for point in (Chain(net, x, y, 7), Graph(net, x, y, 7)):
-        found = point.squared_lengths(torch.stack([point.p - one_hot(own, 4) for own in (other, y)]))
+        found = point.squared_lengths(
+            torch.stack([point.p - one_hot(own, 4) for own in (other, y)])
+        )
         expected = [slopes_one_by_one(net, x, own) for own in (other, y)]
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
 
@@ -109,10 +185,13 @@ def test_a_gradient_known_by_hand():
     net = network(lambda *_: nn.Sequential(nn.Linear(2, 2, bias=False)))
     net.params.zero_()
     chain = Chain(net, torch.tensor([[3.0, 4.0]]), torch.tensor([0]), 1)
-    # Both classes have probability 1/2: dL/dz = (-1/2, 1/2) with length^2 = |a|^2 / 2, and H = 1/4 (1 -1; -1 1) x a a'.
+    # Both classes have probability 1/2: dL/dz = (-1/2, 1/2) with length^2 = |a|^2 / 2, and H = 1/4
+    # (1 -1; -1 1) x a a'.
     assert chain.squared_lengths(torch.tensor([[[-0.5, 0.5]]])).tolist() == [pytest.approx([12.5])]
     assert chain.gradient().tolist() == pytest.approx([-1.5, -2, 1.5, 2])
-    assert chain.times(torch.tensor([1.0, 0, 0, 0])).tolist() == pytest.approx([9 / 4, 3, -9 / 4, -3])
+    assert chain.times(torch.tensor([1.0, 0, 0, 0])).tolist() == pytest.approx(
+        [9 / 4, 3, -9 / 4, -3]
+    )
 
 
 def test_of_our_models_those_without_normalization_are_chains():
@@ -169,7 +248,9 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_such_chain_is_not_covered(name):
-    """Neither are layers without weights, nor those whose hooks may change what a layer takes or gives."""
+    """Neither are layers without weights, nor those whose hooks may change what a layer takes or
+    gives.
+    """
     assert not is_chain(nn.Sequential(nn.Conv2d(3, 4, 3), OTHERS[name]))
     assert not is_chain(nn.Sequential(nn.Flatten()))
     layer = nn.Linear(4, 4)
@@ -181,11 +262,14 @@ def test_what_is_no_such_chain_is_not_covered(name):
 
 
 @pytest.mark.parametrize(
-    ("steps", "places"), [((nn.ReLU(),), 36), ((nn.ReLU(), nn.MaxPool2d(2)), 9), ((nn.MaxPool2d(2), nn.ReLU()), 9)]
+    ("steps", "places"),
+    [((nn.ReLU(),), 36), ((nn.ReLU(), nn.MaxPool2d(2)), 9), ((nn.MaxPool2d(2), nn.ReLU()), 9)],
 )
 def test_a_zero_in_front_of_a_relu_lets_nothing_through(steps, places):
     """As in torch: blank borders of an image give exact zeros where there is no bias."""
-    net = network(lambda *_: nn.Sequential(conv(3, 5, 3, bias=False), *steps, flat(), linear(5 * places, 4)))
+    net = network(
+        lambda *_: nn.Sequential(conv(3, 5, 3, bias=False), *steps, flat(), linear(5 * places, 4))
+    )
     x, y = examples()
     x[:, :, :5] = 0
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
@@ -202,7 +286,9 @@ def test_large_examples_go_through_autograd(monkeypatch):
 
 
 @pytest.mark.parametrize(("room", "kept"), [(0, 0), (2, 2), (4, 4)])
-def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(monkeypatch, room, kept):
+def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(
+    monkeypatch, room, kept
+):
     """Gradient, product and trace of four batches; a single batch is always kept."""
     net, data = chained("linear"), examples(n=200)
 
@@ -217,7 +303,11 @@ def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(mo
         ]
 
     everything = numbers()
-    monkeypatch.setattr(algorithms.curvature.hessian, "ROOM", room * Chain(net, *examples(n=64), 200).nbytes)
+    monkeypatch.setattr(
+        algorithms.curvature.hessian, "ROOM", room * Chain(net, *examples(n=64), 200).nbytes
+    )
     again = numbers()
     assert (everything[0], again[0], len(LossSurface(net, *examples(n=64)).batches)) == (4, kept, 1)
-    assert all(map(torch.equal, map(torch.as_tensor, everything[1:]), map(torch.as_tensor, again[1:])))
+    assert all(
+        map(torch.equal, map(torch.as_tensor, everything[1:]), map(torch.as_tensor, again[1:]))
+    )

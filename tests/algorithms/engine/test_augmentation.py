@@ -25,7 +25,9 @@ def images(n: int, channels: int = 3, height: int = 6, width: int = 5) -> np.nda
 
 
 def moved(x: np.ndarray, moves: Any, around: Any) -> np.ndarray:
-    return crop_flip(torch.from_numpy(x), np.array(moves, np.uint8), np.array(around, np.float32)).numpy()
+    return crop_flip(
+        torch.from_numpy(x), np.array(moves, np.uint8), np.array(around, np.float32)
+    ).numpy()
 
 
 def by_hand(image: np.ndarray, move: np.ndarray, around: np.ndarray) -> np.ndarray:
@@ -34,7 +36,9 @@ def by_hand(image: np.ndarray, move: np.ndarray, around: np.ndarray) -> np.ndarr
     _, height, width = image.shape
     channels = []
     for channel, value in zip(image, around, strict=True):
-        window = np.pad(channel, MARGIN, constant_values=value)[row : row + height, column : column + width]
+        window = np.pad(channel, MARGIN, constant_values=value)[
+            row : row + height, column : column + width
+        ]
         channels.append(window[:, ::-1] if mirror else window)
     return np.stack(channels)
 
@@ -42,14 +46,18 @@ def by_hand(image: np.ndarray, move: np.ndarray, around: np.ndarray) -> np.ndarr
 def test_images_are_cut_out_and_mirrored_as_one_would_by_hand():
     rng, x, around = np.random.default_rng(1), images(200), np.array([0.5, -2.0, 7.0], np.float32)
     moves = rng.integers(0, (9, 9, 2), (200, 3))
-    expected = np.stack([by_hand(image, move, around) for image, move in zip(x, moves, strict=True)])
+    expected = np.stack(
+        [by_hand(image, move, around) for image, move in zip(x, moves, strict=True)]
+    )
     assert moved(x, moves, around).tobytes() == expected.tobytes()
 
 
 def test_shifted_images_are_filled_up_with_the_data_sets_background():
     prepare = Preparation(fill=0.0, mean=(0.5, 0.25), std=(0.5, 0.1))
     batches = np.zeros((1, 1), np.int64)
-    crops = draw_crops(Config(augment="crop_flip"), batches, (2, 3, 3), prepare, np.random.default_rng(0))
+    crops = draw_crops(
+        Config(augment="crop_flip"), batches, (2, 3, 3), prepare, np.random.default_rng(0)
+    )
     blank = prepare(np.zeros((1, 2, 3, 3), np.uint8), np.zeros(1, np.float32))
     assert crops is not None and crops.padding.tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
     assert crops.padding.tolist() == pytest.approx([-1.0, -2.5])
@@ -65,7 +73,10 @@ def test_nothing_is_drawn_where_nothing_is_asked_for():
 
 PICTURES = replace(
     DATA,
-    train=Examples(np.random.default_rng(5).normal(size=(len(DATA.train), 2, 8, 8)).astype(np.float32), DATA.train.y),
+    train=Examples(
+        np.random.default_rng(5).normal(size=(len(DATA.train), 2, 8, 8)).astype(np.float32),
+        DATA.train.y,
+    ),
     prepare=Preparation(fill=0.5, mean=(0.0, 1.0), std=(1.0, 2.0)),
 )
 CLIENTS = (0, 2, 4)  # of 7, 1 and 12 examples
@@ -78,7 +89,9 @@ def on_pictures(backend: str, clients: tuple[int, ...] = CLIENTS, **training: An
     )
     network = Network(run.model, PICTURES.shape, PICTURES.classes)
     start, nothing = models_of(network, 1), np.zeros(len(clients), int)
-    return block.train(run, PICTURES, network, start, Assignment(clients, nothing, 0), stream).params
+    return block.train(
+        run, PICTURES, network, start, Assignment(clients, nothing, 0), stream
+    ).params
 
 
 def test_the_backends_see_the_same_images():

@@ -1,4 +1,6 @@
-"""The two backends of local training: the loop beside a loop written by hand, and vmap beside the loop."""
+"""The two backends of local training: the loop beside a loop written by hand, and vmap beside
+the loop.
+"""
 
 from itertools import islice
 from types import SimpleNamespace
@@ -21,7 +23,12 @@ from tests.support.stand_ins import StandIn
 from tests.support.torchs_own import TorchsOwn
 
 SHAPE, CLASSES = (6,), 3
-SIZES = (7, 12, 5, 1)  # examples of each client, for batches of 5: partial batches and unequal numbers of steps
+SIZES = (
+    7,
+    12,
+    5,
+    1,
+)  # examples of each client, for batches of 5: partial batches and unequal numbers of steps
 KINDS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.3},
     "momentum": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
@@ -49,7 +56,9 @@ def starts_of(network: Network, count: int = len(SIZES)) -> list[Any]:
     return [network.initial(np.random.default_rng(i)) for i in range(count)]
 
 
-def by_loop(network: Network, start: Any, x: Any, y: Any, plan: Any, training: Config) -> tuple[np.ndarray, float]:
+def by_loop(
+    network: Network, start: Any, x: Any, y: Any, plan: Any, training: Config
+) -> tuple[np.ndarray, float]:
     network.load(start)
     slot = StandIn(module=local_sgd, config=training)
     gradient = loop.client_gradient(network, slot, PLAIN, Examples(x, y), {})
@@ -57,13 +66,19 @@ def by_loop(network: Network, start: Any, x: Any, y: Any, plan: Any, training: C
     return network.weights().params, loss
 
 
-def by_vmap(network: Network, start: list[Any], x: Any, y: Any, plans: list[Any], training: Config) -> Any:
+def by_vmap(
+    network: Network, start: list[Any], x: Any, y: Any, plans: list[Any], training: Config
+) -> Any:
     begun = torch.stack([torch.from_numpy(weights.params) for weights in start])
-    params, loss = vmap.train(network, begun, x, y, plans, Optimizer(training, training.lr), PLAIN, {})
+    params, loss = vmap.train(
+        network, begun, x, y, plans, Optimizer(training, training.lr), PLAIN, {}
+    )
     return params.numpy(), loss
 
 
-def by_hand(start: np.ndarray, x: np.ndarray, y: np.ndarray, training: Config, seed: int) -> tuple[np.ndarray, float]:
+def by_hand(
+    start: np.ndarray, x: np.ndarray, y: np.ndarray, training: Config, seed: int
+) -> tuple[np.ndarray, float]:
     """Local training of an 6-8-3 perceptron as one would write it without this project."""
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, CLASSES))
     nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), net.parameters())
@@ -86,7 +101,9 @@ def by_hand(start: np.ndarray, x: np.ndarray, y: np.ndarray, training: Config, s
 
 @every_kind
 @pytest.mark.parametrize("size", SIZES)
-def test_the_loop_is_the_loop_that_one_would_write_by_hand_whatever_the_network_held_before(fields, size):
+def test_the_loop_is_the_loop_that_one_would_write_by_hand_whatever_the_network_held_before(
+    fields, size
+):
     training, network, (x, y) = config(fields), a_network(), examples(size)
     (start,) = starts_of(network, 1)
     plan = schedule(training, size, None, np.random.default_rng(size))
@@ -102,7 +119,9 @@ def test_the_loop_is_the_loop_that_one_would_write_by_hand_whatever_the_network_
 
 
 def test_one_step_by_hand_on_a_linear_model():
-    """Two classes, one example x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the gradients are -1/2 and 1/2."""
+    """Two classes, one example x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the
+    gradients are -1/2 and 1/2.
+    """
     network = Network(StandIn(module=mlp, config=mlp.Config(hidden=())), (1,), 2)
     start = SimpleNamespace(params=np.zeros(4, np.float32), buffers=np.zeros(0, np.float32))
     x, y, plan = np.ones((1, 1), np.float32), np.zeros(1, np.int64), np.array([[0]])
@@ -160,7 +179,9 @@ def test_vmap_agrees_with_the_loop_for_clients_of_unequal_size(fields, module, s
 
 
 def test_vmap_repeats_to_the_bit_and_depends_on_the_block_by_rounding_only():
-    """Batched products may be cut up by their number, so bytes are promised for a fixed block, not for a client alone."""
+    """Batched products may be cut up by their number, so bytes are promised for a fixed block,
+    not for a client alone.
+    """
     training, network = config(KINDS["momentum"]), a_network()
     (x, y, plans), starts = a_block(training), starts_of(network)
     kept = [weights.params.tobytes() for weights in starts]
@@ -175,7 +196,9 @@ def test_vmap_repeats_to_the_bit_and_depends_on_the_block_by_rounding_only():
 
 @pytest.mark.parametrize("last", [np.inf, 1e30])
 def test_padding_trains_nobody(last):
-    """Padded places point at the last example: it must leave no trace in the clients that do not own it."""
+    """Padded places point at the last example: it must leave no trace in the clients that do not
+    own it.
+    """
     training, network = config({"lr": 0.3}), a_network()
     (x, y, plans), starts = a_block(training), starts_of(network, 3)
     expected, losses = by_vmap(network, starts, x, y, plans[:3], training)

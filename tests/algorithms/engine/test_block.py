@@ -1,4 +1,6 @@
-"""A block's work: plans of batches, training from the right model, evaluation client by client, and sums."""
+"""A block's work: plans of batches, training from the right model, evaluation client by client,
+and sums.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -39,7 +41,9 @@ def stream(purpose: str, client: int) -> np.random.Generator:
 
 
 def a_run(backend: str = "loop", clustering: Any = "ifca", **training: Any) -> Run:
-    slots: dict[str, Any] = {"clustering": clustering if isinstance(clustering, dict) else clustered(clustering)}
+    slots: dict[str, Any] = {
+        "clustering": clustering if isinstance(clustering, dict) else clustered(clustering)
+    }
     model = {"name": "mlp", "hidden": [4]}
     passes = {} if training.get("local_step") == "one_batch" else {"epochs": 2, "batch_size": 8}
     return resolve(base(model=model, training={"backend": backend, **passes, **training}, **slots))
@@ -53,7 +57,9 @@ def models_of(network: Network, count: int = 2) -> list[Weights]:
     return [network.initial(np.random.default_rng(j)) for j in range(count)]
 
 
-def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: int = 0, context: Any = None) -> Any:
+def trained(
+    run: Run, clients: tuple[int, ...], assignment: list[int], round_: int = 0, context: Any = None
+) -> Any:
     network = a_network(run)
     chosen = np.array(assignment)[list(clients)]
     assigned = Assignment(clients, chosen, round_, context or {})
@@ -65,7 +71,9 @@ def trained(run: Run, clients: tuple[int, ...], assignment: list[int], round_: i
 
 @given(sizes, batch_sizes, st.integers(0, 4), seeds)
 @fast
-def test_a_round_is_so_many_passes_that_show_every_example_once_each_in_its_own_order(examples, batch, epochs, seed):
+def test_a_round_is_so_many_passes_that_show_every_example_once_each_in_its_own_order(
+    examples, batch, epochs, seed
+):
     """In full batches but for the last, which is filled up at its end."""
     training = Config(epochs=epochs, batch_size=batch)
     plan = schedule(training, examples, None, np.random.default_rng(seed))
@@ -90,7 +98,9 @@ def test_one_batch_is_a_step_on_the_examples_the_cluster_was_chosen_with():
 def test_a_minibatch_selection_draws_different_examples(examples, batch, seed):
     config = ifca.Config(selection="minibatch", selection_batch=batch)
     run = SimpleNamespace(clustering=StandIn(module=ifca, config=config))
-    (picked,) = block.selection_examples(run, [examples], lambda purpose, client: np.random.default_rng(seed), [0])
+    (picked,) = block.selection_examples(
+        run, [examples], lambda purpose, client: np.random.default_rng(seed), [0]
+    )
     assert picked is not None
     assert len(set(picked.tolist())) == len(picked) == min(examples, batch)
     assert set(picked.tolist()) <= set(range(examples))
@@ -101,7 +111,9 @@ def test_a_minibatch_selection_draws_different_examples(examples, batch, seed):
 
 @BACKENDS
 def test_every_client_trains_its_own_model_on_its_own_examples(backend):
-    """Beside each client trained alone, in a network of its own, on its own examples as another would cut them out."""
+    """Beside each client trained alone, in a network of its own, on its own examples as another
+    would cut them out.
+    """
     run = a_run(backend)
     found, owner = trained(run, (1, 2, 3, 4), CHOSEN), DATA.owner()
     for i, client in enumerate((1, 2, 3, 4)):
@@ -129,10 +141,14 @@ def test_a_later_round_takes_smaller_steps_where_the_rate_decays(backend):
 def test_cross_entropy_is_that_of_torch_and_survives_large_logits():
     rng = np.random.default_rng(0)
     logits, y = rng.normal(size=(50, 7)).astype(np.float32) * 10, rng.integers(0, 7, 50)
-    expected = nn.functional.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(y), reduction="none")
+    expected = nn.functional.cross_entropy(
+        torch.from_numpy(logits).double(), torch.from_numpy(y), reduction="none"
+    )
     np.testing.assert_allclose(cross_entropies(logits, y), expected.numpy(), rtol=1e-12, atol=1e-15)
     steep = np.array([[3e38, 0.0], [-3e38, 0.0], [0.0, 0.0], [1000.0, 0.0]], np.float32)
-    assert cross_entropies(steep, np.array([0, 1, 1, 1])) == pytest.approx([0.0, 0.0, np.log(2), 1000.0])
+    assert cross_entropies(steep, np.array([0, 1, 1, 1])) == pytest.approx(
+        [0.0, 0.0, np.log(2), 1000.0]
+    )
 
 
 @pytest.mark.parametrize("selection", ["full", "minibatch"])
@@ -159,7 +175,9 @@ def test_every_model_is_judged_on_every_clients_examples(selection):
 # Sums
 
 
-def summed(run: Run, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]) -> Any:
+def summed(
+    run: Run, clients: list[int], params: np.ndarray, assignment: list[int], examples: list[int]
+) -> Any:
     models = [Weights(np.full(2, float(j), np.float32), np.zeros(1, np.float32)) for j in range(3)]
     buffers = np.array([[i] for i in clients], np.float32)
     work = block.TrainedBlock(params.astype(np.float32), buffers, np.zeros(len(clients)))
@@ -171,7 +189,11 @@ def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
     parts = summed(a_run(), [4, 6, 7], params, [1, 0, 1], [10, 20, 30])
     assert sorted(parts) == [0, 1]
     first, second = parts[0], parts[1]
-    assert (first.clients.tolist(), first.weights.tolist(), first.total.tolist()) == ([6], [20.0], [40.0, 40.0])
+    assert (first.clients.tolist(), first.weights.tolist(), first.total.tolist()) == (
+        [6],
+        [20.0],
+        [40.0, 40.0],
+    )
     # 10 * ((3, 1) - 1) + 30 * ((5, 0) - 1)
     assert (second.clients.tolist(), second.total.tolist()) == ([4, 7], [20 + 120, 0 - 30])
     assert second.buffers.tolist() == [10 * 4 + 30 * 7]
@@ -181,7 +203,9 @@ def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
 def test_an_update_that_is_not_finite_counts_as_zero_where_updates_are_clipped(broken):
-    """The client keeps its weight, as one that sends zero does; its running statistics are those that it was sent."""
+    """The client keeps its weight, as one that sends zero does; its running statistics are those
+    that it was sent.
+    """
     run = replace(
         a_run(),
         privacy=Component("global_dp", global_dp.Config(clip=2.5), "algorithms.privacy"),

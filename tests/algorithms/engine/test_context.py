@@ -1,4 +1,6 @@
-"""What an objective is told besides its batch: the weights that were sent, what it carries from step to step, and chance."""
+"""What an objective is told besides its batch: the weights that were sent, what it carries from
+step to step, and chance.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,7 +21,9 @@ STEPS = np.array([1, 5, 2])
 
 
 def with_objective(backend: str, lr: float = 0.1, **functions: Any) -> Any:
-    """A run whose objective is made of ``functions``; its cross-entropy is there, but weighs nothing."""
+    """A run whose objective is made of ``functions``; its cross-entropy is there, but weighs
+    nothing.
+    """
     goal = functions.pop("loss")
 
     def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
@@ -99,10 +103,17 @@ def test_a_carry_is_made_once_and_advanced_before_every_step(backend):
 
 
 def probing(backend: str) -> Any:
-    """An objective that pulls along random directions; advancing turns them by the network's own weights."""
+    """An objective that pulls along random directions; advancing turns them by the network's own
+    weights.
+    """
 
-    def carry(config: Any, forward: Any, arrays: Any, shape: Any, generator: torch.Generator) -> Any:
-        return {name: torch.randn(array.shape, generator=generator) for name, array in sorted(arrays.items())}
+    def carry(
+        config: Any, forward: Any, arrays: Any, shape: Any, generator: torch.Generator
+    ) -> Any:
+        return {
+            name: torch.randn(array.shape, generator=generator)
+            for name, array in sorted(arrays.items())
+        }
 
     def advance(config: Any, forward: Any, arrays: Any, carry: Any, x: Any) -> Any:
         return {name: carry[name] + arrays[name] for name in carry}
@@ -123,15 +134,23 @@ def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
 
 
 def test_the_state_of_a_generator_for_cpus_has_more_than_the_32_bits_of_torchs_seed():
-    """Whoever sees noise could try 2^32 seeds, and among 100 000 draws of noise two would probably be equal."""
+    """Whoever sees noise could try 2^32 seeds, and among 100 000 draws of noise two would
+    probably be equal.
+    """
     cpu = torch.device("cpu")
     ours = generator(np.random.default_rng(5), cpu)
     again = np.random.default_rng(5)
     seed, words = int(again.integers(2**63)), again.integers(2**32, size=624, dtype=np.int64)
-    held = np.frombuffer(ours.get_state().numpy().tobytes(), np.uint8)[24 : 24 + 8 * 624].view(np.int64)
+    held = np.frombuffer(ours.get_state().numpy().tobytes(), np.uint8)[24 : 24 + 8 * 624].view(
+        np.int64
+    )
     assert np.array_equal(held, words)
     drawn = torch.randn(50_000, generator=ours)
-    assert not torch.equal(drawn, torch.randn(50_000, generator=torch.Generator(cpu).manual_seed(seed)))
-    assert torch.equal(drawn, torch.randn(50_000, generator=generator(np.random.default_rng(5), cpu)))
+    assert not torch.equal(
+        drawn, torch.randn(50_000, generator=torch.Generator(cpu).manual_seed(seed))
+    )
+    assert torch.equal(
+        drawn, torch.randn(50_000, generator=generator(np.random.default_rng(5), cpu))
+    )
     assert stats.kstest(drawn.numpy(), "norm").pvalue > 1e-3
     assert len(np.unique(drawn.numpy())) > 49_000

@@ -1,4 +1,6 @@
-"""Which examples a client measures its curvature on, when halves are measured, and what comes of it in a run."""
+"""Which examples a client measures its curvature on, when halves are measured, and what comes of
+it in a run.
+"""
 
 from typing import Any
 
@@ -30,14 +32,22 @@ def trained(run: Run, data: Federation) -> tuple[Network, work.TrainedBlock]:
     network = Network(run.model, data.shape, data.classes, "cpu")
     params = network.initial(np.random.default_rng(0)).params
     n = data.clients
-    return network, work.TrainedBlock(np.stack([params] * n), np.zeros((n, 0), np.float32), np.zeros(n))
+    return network, work.TrainedBlock(
+        np.stack([params] * n), np.zeros((n, 0), np.float32), np.zeros(n)
+    )
 
 
-def measured_on(monkeypatch, run: Run, data: Federation) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The examples that each call was made on, as sets of inputs: of the wholes, and of the halves."""
+def measured_on(
+    monkeypatch, run: Run, data: Federation
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The examples that each call was made on, as sets of inputs: of the wholes, and of the
+    halves.
+    """
     calls: list[np.ndarray] = []
     plain = hessian.spectrum
-    monkeypatch.setattr(hessian, "spectrum", lambda network, x, *rest: calls.append(x) or plain(network, x, *rest))
+    monkeypatch.setattr(
+        hessian, "spectrum", lambda network, x, *rest: calls.append(x) or plain(network, x, *rest)
+    )
     network, block = trained(run, data)
     clients = list(range(data.clients))
     work.measure_curvatures(run, data, network, clients, block, fixed)
@@ -70,7 +80,9 @@ def test_a_client_with_one_example_has_no_halves():
     assert np.isnan(found[5]).all()
 
 
-@pytest.mark.parametrize(("every", "due"), [(0, []), (1, [1, 2, 3, 4, 5, 6, 7]), (3, [3, 6, 7]), (7, [7]), (20, [7])])
+@pytest.mark.parametrize(
+    ("every", "due"), [(0, []), (1, [1, 2, 3, 4, 5, 6, 7]), (3, [3, 6, 7]), (7, [7]), (20, [7])]
+)
 def test_halves_are_due_every_so_many_rounds_and_in_the_last(every, due):
     run = resolve(given(7, **FINP, curvature={"reliability_every": every}))
     assert [round_ + 1 for round_ in range(7) if server.reliability_due(run, round_)] == due
@@ -85,7 +97,12 @@ def test_the_halves_change_nothing_that_the_run_depends_on(tmp_path):
     for every in (2, 0):
         run = given(3, **FINP, curvature={"reliability_every": every})
         state = finished(opened(run, tmp_path / str(every), DATA)).state
-        kept.append([state.models[0].params.tobytes(), *(values.tobytes() for values in state.statistics.values())])
+        kept.append(
+            [
+                state.models[0].params.tobytes(),
+                *(values.tobytes() for values in state.statistics.values()),
+            ]
+        )
     assert kept[0] == kept[1]
 
 
@@ -101,27 +118,49 @@ def test_each_cluster_is_compared_by_itself():
     result = BlockResult(cohort, {}, {}, {}, {}, halves[cohort])
     found = compare_curvatures(run, state, [result])
     for cluster, own in ((0, cohort[:7]), (1, cohort[7:])):
-        r = stats.spearmanr(*(relative_rank(*halves[own, half].T, run.curvature) for half in (0, 1))).statistic
+        r = stats.spearmanr(
+            *(relative_rank(*halves[own, half].T, run.curvature) for half in (0, 1))
+        ).statistic
         assert found[cluster]["rho_halves"] == pytest.approx(r)
         assert found[cluster]["rho_reliability"] == pytest.approx(step_up(r))
-        assert found[cluster]["rho_spearman"] == pytest.approx(stats.spearmanr(*whole[:, own]).statistic)
-    assert compare_curvatures(resolve(given(1)), state, [result]) == compare_curvatures(run, state, []) == {}
+        assert found[cluster]["rho_spearman"] == pytest.approx(
+            stats.spearmanr(*whole[:, own]).statistic
+        )
+    assert (
+        compare_curvatures(resolve(given(1)), state, [result])
+        == compare_curvatures(run, state, [])
+        == {}
+    )
 
 
 def test_what_a_run_reports_of_rho(tmp_path):
-    """Correlations of each round's clients by another library, halves in the rounds in which they are due, and final means."""
+    """Correlations of each round's clients by another library, halves in the rounds in which
+    they are due, and final means.
+    """
     given_ = given(5, **FINP, curvature={"reliability_every": 2})
     trial = finished(opened(given_, tmp_path, planted(clients=8, each=20, minority=2)))
     rounds, clients = trial.rows("rounds").to_pylist(), trial.rows("clients")
-    top, trace = (clients[name].to_numpy().reshape(5, 8) for name in ("lambda_max", "hessian_trace"))
+    top, trace = (
+        clients[name].to_numpy().reshape(5, 8) for name in ("lambda_max", "hessian_trace")
+    )
     expected = [stats.spearmanr(*both).statistic for both in zip(top, trace, strict=True)]
     assert [row["rho_spearman"] for row in rounds] == pytest.approx(expected)
     due = [row["round"] + 1 for row in rounds if row.get("rho_halves") is not None]
     assert due == [2, 4, 5]
-    assert all(row["rho_reliability"] == step_up(row["rho_halves"]) for row in rounds if row["round"] + 1 in due)
-    final = final_metrics(trial.run, Outcome(rounds, [], trial.data.sizes)) | curvature_metrics(clients)
+    assert all(
+        row["rho_reliability"] == step_up(row["rho_halves"])
+        for row in rounds
+        if row["round"] + 1 in due
+    )
+    final = final_metrics(trial.run, Outcome(rounds, [], trial.data.sizes)) | curvature_metrics(
+        clients
+    )
     halves = np.mean([row["rho_halves"] for row in rounds if row["round"] + 1 in due])
     assert final["rho_spearman"] == pytest.approx(np.mean(expected))
-    assert (final["rho_halves"], final["rho_reliability"]) == pytest.approx((halves, step_up(halves)))
-    assert final["rho_spearman_all"] == pytest.approx(stats.spearmanr(top.ravel(), trace.ravel()).statistic)
+    assert (final["rho_halves"], final["rho_reliability"]) == pytest.approx(
+        (halves, step_up(halves))
+    )
+    assert final["rho_spearman_all"] == pytest.approx(
+        stats.spearmanr(top.ravel(), trace.ravel()).statistic
+    )
     assert curvature_metrics(clients.select(["client"])) == {}

@@ -27,7 +27,12 @@ DATA = planted(clients=6, each=[12, 20, 7, 30, 9, 16], minority=2)
         },
         {"aggregation": {"name": "fedadam", "warm_start_epochs": 2}},
     ],
-    ids=["participation", "noise", "empty rounds", "warm start"],  # test_halves.py has what only trains
+    ids=[
+        "participation",
+        "noise",
+        "empty rounds",
+        "warm start",
+    ],  # test_halves.py has what only trains
 )
 def test_the_model_is_that_of_the_round_loop_bit_for_bit(tmp_path, slots: dict[str, Any]):
     trial = finished(opened(given(3, **slots), tmp_path, DATA))

@@ -33,7 +33,9 @@ def draws(*shape: int) -> torch.Tensor:
 
 
 def torchs_own(fields: dict[str, Any], params: torch.Tensor, grads: torch.Tensor) -> torch.Tensor:
-    """Where PyTorch's optimizer of the same name goes from ``params`` [d] with ``grads`` [steps, d]."""
+    """Where PyTorch's optimizer of the same name goes from ``params`` [d] with ``grads`` [steps,
+    d].
+    """
     weights = params.clone()
     reference = TorchsOwn(Config(**fields), [weights])
     for grad in grads:
@@ -75,7 +77,9 @@ CPU = torch.device("cpu")
 def stepped(
     config: Config, carried: dict[str, np.ndarray], params: torch.Tensor, grads: torch.Tensor
 ) -> dict[str, Any]:
-    """Resume an optimizer, step ``params`` in place along each of ``grads``, and return what is left of it."""
+    """Resume an optimizer, step ``params`` in place along each of ``grads``, and return what is
+    left of it.
+    """
     own = resume_optimizer(config, config.lr, carried, tuple(params.shape), CPU)
     for grad in grads:
         own.step(params, grad)
@@ -84,7 +88,12 @@ def stepped(
 
 @every_lasting
 def test_an_optimizer_that_was_kept_goes_on_as_if_there_had_been_no_break(fields):
-    config, grads, whole, cut = Config(**fields, optimizer_state="persist"), draws(6, 30), draws(30), draws(30)
+    config, grads, whole, cut = (
+        Config(**fields, optimizer_state="persist"),
+        draws(6, 30),
+        draws(30),
+        draws(30),
+    )
     stepped(config, {}, whole, grads)
     carried = stepped(config, stepped(config, {}, cut, grads[:2]), cut, grads[2:])
     assert cut.numpy().tobytes() == whole.numpy().tobytes()
@@ -93,11 +102,19 @@ def test_an_optimizer_that_was_kept_goes_on_as_if_there_had_been_no_break(fields
 
 @every_lasting
 def test_clients_with_unequal_histories_go_on_together_as_each_would_alone(fields):
-    config, grads, alone, before = Config(**fields, optimizer_state="persist"), draws(9, 3, 5), draws(3, 5), (0, 2, 5)
+    config, grads, alone, before = (
+        Config(**fields, optimizer_state="persist"),
+        draws(9, 3, 5),
+        draws(3, 5),
+        (0, 2, 5),
+    )
     carried = [stepped(config, {}, alone[i], grads[:steps, i]) for i, steps in enumerate(before)]
     together = alone.clone()
     joint = stepped(
-        config, {name: np.stack([one[name] for one in carried]) for name in carried[0]}, together, grads[5:]
+        config,
+        {name: np.stack([one[name] for one in carried]) for name in carried[0]},
+        together,
+        grads[5:],
     )
     for i, mine in enumerate(carried):
         after = stepped(config, mine, alone[i], grads[5:, i])
@@ -109,7 +126,10 @@ def test_clients_with_unequal_histories_go_on_together_as_each_would_alone(field
 def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
     config = Config(**KINDS["adam"], optimizer_state="persist")
     carried = {"moments": np.full((3, 2, 3), np.nan, np.float32), "steps": np.array([0, 7, 7])}
-    carried["moments"][1], carried["moments"][2, 0] = 2, 2  # and who diverged once, whose update counted as none
+    carried["moments"][1], carried["moments"][2, 0] = (
+        2,
+        2,
+    )  # and who diverged once, whose update counted as none
     resumed = optimizer_state(resume_optimizer(config, 0.1, carried, (3, 3), CPU))
     assert resumed["moments"].tolist() == [[[0.0] * 3] * 2, [[2.0] * 3] * 2, [[0.0] * 3] * 2]
     assert resumed["steps"].tolist() == [0, 7, 0]

@@ -1,4 +1,6 @@
-"""The trial of somebody else's module: what must be accepted as torch takes it, and what must be refused, with its cause."""
+"""The trial of somebody else's module: what must be accepted as torch takes it, and what must be
+refused, with its cause.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,24 @@ IMAGE, COLOR = (1, 8, 8), (3, 8, 8)
 
 
 def run_of(name: str, args: dict[str, Any] | None = None, **training: Any) -> dict[str, Any]:
-    return described(**training) | {"model": {"name": f"tests.support.unusual_modules:{name}", "args": args or {}}}
+    return described(**training) | {
+        "model": {"name": f"tests.support.unusual_modules:{name}", "args": args or {}}
+    }
 
 
 def misfit(
-    name: str, shape: tuple[int, ...] = IMAGE, classes: int = 10, args: dict[str, Any] | None = None, **training: Any
+    name: str,
+    shape: tuple[int, ...] = IMAGE,
+    classes: int = 10,
+    args: dict[str, Any] | None = None,
+    **training: Any,
 ) -> str | None:
     return own_model.problem(resolve(run_of(name, args, **training)), shape, classes)
 
 
-def network_of(name: str, shape: tuple[int, ...] = IMAGE, classes: int = 10, **args: Any) -> Network:
+def network_of(
+    name: str, shape: tuple[int, ...] = IMAGE, classes: int = 10, **args: Any
+) -> Network:
     config = imported.Config(callable=f"tests.support.unusual_modules:{name}", args=args)
     network = Network(Component("imported", config, "algorithms.models"), shape, classes)
     network.load(network.initial(np.random.default_rng(0)))
@@ -65,7 +75,9 @@ def test_a_network_with_views_trains_and_is_attacked(tmp_path, training):
     assert np.isfinite(trial.state.models[0].params).all()
 
 
-@pytest.mark.parametrize("name", ["Harmless", "Pooled", "NearTeacher", "FrozenInTrain", "FrozenAtFirst"])
+@pytest.mark.parametrize(
+    "name", ["Harmless", "Pooled", "NearTeacher", "FrozenInTrain", "FrozenAtFirst"]
+)
 def test_what_no_run_would_notice_is_accepted(name):
     assert misfit(name) is None
 
@@ -141,7 +153,8 @@ def test_parameters_that_share_memory_are_refused(name, pair):
 
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
 @pytest.mark.parametrize(
-    ("kind", "words"), [("tuple", "returns a tuple in {}"), ("aux", "auxiliary outputs (aux_logits) in {}")]
+    ("kind", "words"),
+    [("tuple", "returns a tuple in {}"), ("aux", "auxiliary outputs (aux_logits) in {}")],
 )
 def test_more_than_logits_is_refused_with_its_name_and_mode(kind, words, mode):
     sentence = misfit("Returned", args={"kind": kind, "mode": mode})
@@ -159,7 +172,9 @@ def test_squeeze_is_named(mode):
     assert sentence and "returns [10] for one example: squeeze()" in sentence
 
 
-@pytest.mark.parametrize(("kind", "outputs", "classes"), [("half", 10, 10), ("half", 2, 2), ("sigmoid", 1, 2)])
+@pytest.mark.parametrize(
+    ("kind", "outputs", "classes"), [("half", 10, 10), ("half", 2, 2), ("sigmoid", 1, 2)]
+)
 def test_probabilities_are_refused(kind, outputs, classes):
     sentence = misfit("Returned", classes=classes, args={"kind": kind, "outputs": outputs})
     assert sentence and "returns probabilities" in sentence
@@ -212,7 +227,9 @@ def test_frozen_layers_stay_as_they_were_under_every_backend(tmp_path, name):
         network.load(trial.state.models[0])
         network.module.train()(torch.rand(4, *IMAGE))
         assert before
-        assert all(torch.equal(array, before[key]) for key, array in network.module.t.named_parameters())
+        assert all(
+            torch.equal(array, before[key]) for key, array in network.module.t.named_parameters()
+        )
         kept[backend] = trial.state.models[0].params
     np.testing.assert_allclose(kept["loop"], kept["vmap"], rtol=1e-4, atol=1e-6)
 

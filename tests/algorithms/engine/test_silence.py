@@ -16,9 +16,14 @@ SENT = [Weights(np.array([1.0, 2.0], np.float32), np.array([0.5], np.float32))]
 
 
 def block() -> tuple[TrainedBlock, Assignment]:
-    params, buffers = np.array([[2, 2], [1, 5], [0, 0]], np.float32), np.array([[1], [2], [3]], np.float32)
+    params, buffers = (
+        np.array([[2, 2], [1, 5], [0, 0]], np.float32),
+        np.array([[1], [2], [3]], np.float32),
+    )
     states = {"momentum": np.arange(3)}
-    return TrainedBlock(params, buffers, np.array([0.1, 0.2, 0.3]), states), Assignment((4, 5, 6), np.zeros(3, int), 0)
+    return TrainedBlock(params, buffers, np.array([0.1, 0.2, 0.3]), states), Assignment(
+        (4, 5, 6), np.zeros(3, int), 0
+    )
 
 
 def test_a_silent_client_moves_nothing_but_counts():
@@ -29,7 +34,9 @@ def test_a_silent_client_moves_nothing_but_counts():
     assert quiet.params.tolist() == [[2, 2], [1, 2], [0, 0]]
     assert quiet.buffers.tolist() == [[1], [0.5], [3]]
     assert (quiet.loss == trained.loss).all() and quiet.optimizer_states is trained.optimizer_states
-    part = sum_updates(resolve(given()), quiet, (4, 5, 6), SENT, assigned.chosen, np.array([1, 1, 2]))[0]
+    part = sum_updates(
+        resolve(given()), quiet, (4, 5, 6), SENT, assigned.chosen, np.array([1, 1, 2])
+    )[0]
     assert part.weights.tolist() == [1, 1, 2]  # as before
     assert part.total.tolist() == [1 * 1 + 2 * -1, 2 * -2]
     assert part.norms[1] == 0

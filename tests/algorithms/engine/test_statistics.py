@@ -1,8 +1,10 @@
-"""Whatever one client changes of its data moves the released model by no more than the guarantee claims.
+"""Whatever one client changes of its data moves the released model by no more than the guarantee
+claims.
 
-Hospitals train on a table, on arrays, on images, or on the four files of ``heart``. One of them changes all of its examples,
-those that it would give to a shadow set included. The noise is the same before and after, so that the distance of two
-released models is the distance by which the change moves what the noise is added to.
+Hospitals train on a table, on arrays, on images, or on the four files of ``heart``. One of them
+changes all of its examples, those that it would give to a shadow set included. The noise is the
+same before and after, so that the distance of two released models is the distance by which the
+change moves what the noise is added to.
 """
 
 from __future__ import annotations
@@ -36,8 +38,14 @@ CLIP = 0.1
 ROUNDING = 1e-3
 AT_ONCE = 20
 UNIFORM = {"name": "fedavg", "weights": "uniform"}
-GLOBAL = {"privacy": {"name": "global_dp", "clip": CLIP, "noise_multiplier": 4.0}, "aggregation": UNIFORM}
-LOCAL = {"privacy": {"name": "local_dp", "clip": CLIP, "noise_multiplier": 4.0}, "aggregation": UNIFORM}
+GLOBAL = {
+    "privacy": {"name": "global_dp", "clip": CLIP, "noise_multiplier": 4.0},
+    "aggregation": UNIFORM,
+}
+LOCAL = {
+    "privacy": {"name": "local_dp", "clip": CLIP, "noise_multiplier": 4.0},
+    "aggregation": UNIFORM,
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,9 @@ Change = Callable[[Row], Row]
 
 
 def hospitals(names: Sequence[str]) -> list[Row]:
-    """Of each hospital `ROWS` rows, a third of them for testing; and as many rows of the server, which are nobody's."""
+    """Of each hospital `ROWS` rows, a third of them for testing; and as many rows of the server,
+    which are nobody's.
+    """
     rng = np.random.default_rng(5)
     rows = []
     for name in (*names, ""):
@@ -68,7 +78,9 @@ def hospitals(names: Sequence[str]) -> list[Row]:
             part = "test" if i % 3 == 0 else "train"
             pixels = rng.integers(0, 60, (4, 4), dtype=np.uint8)
             pixels[0] += 40 * sick
-            rows.append(Row(name, part if name else "server", sick, age, dose, "xyz"[i % 3], pixels))
+            rows.append(
+                Row(name, part if name else "server", sick, age, dose, "xyz"[i % 3], pixels)
+            )
     return rows
 
 
@@ -80,7 +92,9 @@ def as_table(folder: Path, rows: Sequence[Row]) -> None:
     with (folder / "t.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("age", "dose", "ward", "hospital", "part", "sick"))
-        writer.writerows((row.age, row.dose, row.ward, row.hospital, row.part, row.sick) for row in rows)
+        writer.writerows(
+            (row.age, row.dose, row.ward, row.hospital, row.part, row.sick) for row in rows
+        )
 
 
 def as_arrays(folder: Path, rows: Sequence[Row]) -> None:
@@ -107,7 +121,9 @@ def as_heart(folder: Path, rows: Sequence[Row]) -> None:
             for row in rows
             if row.hospital == hospital
         ]
-        (folder / "heart-disease" / f"processed.{hospital}.data").write_text("\n".join(lines) + "\n")
+        (folder / "heart-disease" / f"processed.{hospital}.data").write_text(
+            "\n".join(lines) + "\n"
+        )
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,13 @@ class Kind:
     texts: dict[str, list[Any]]
 
 
-OWN = {"client": "hospital", "part": "part", "duplicates": "drop", "clients": HOSPITALS, "shadow_size": 100}
+OWN = {
+    "client": "hospital",
+    "part": "part",
+    "duplicates": "drop",
+    "clients": HOSPITALS,
+    "shadow_size": 100,
+}
 CODES = {name: ["1", "2", "3"] for name in heart.CATEGORIES}
 WARDS = {"ward": ["x", "y", "z"]}
 KINDS = {
@@ -146,7 +168,13 @@ KINDS = {
         as_images,
         lambda: hospitals([f"h{i:02d}" for i in range(8)]),
         CHANGED,
-        {"name": "image_folder", "path": "i", "layout": "client/class", "color": "gray", "duplicates": "drop"}
+        {
+            "name": "image_folder",
+            "path": "i",
+            "layout": "client/class",
+            "color": "gray",
+            "duplicates": "drop",
+        }
         | {"clients": 8, "shadow_size": 40},
         {"mean": [0.2], "deviation": [0.1]},
         {},
@@ -164,7 +192,9 @@ FORMS = ("number", "names", "part", "each_client", "constants")
 
 
 def a_run(kind: Kind, form: str, rows: Sequence[Row], **slots: Any) -> Run:
-    """One round, all clients in one block; ``form`` says where statistics come from (``every_client``: the shares of all)."""
+    """One round, all clients in one block; ``form`` says where statistics come from
+    (``every_client``: the shares of all).
+    """
     names = sorted({row.hospital for row in rows} - {""})
     fields = dict(kind.fields)
     split: dict[str, Any] = {"name": "natural", "one_class": "keep"}
@@ -178,8 +208,15 @@ def a_run(kind: Kind, form: str, rows: Sequence[Row], **slots: Any) -> Run:
         fields |= {"statistics": form} | ({"constants": kind.texts} if kind.texts else {})
     elif form == "constants":
         fields |= {"statistics": form, "constants": kind.constants}
-    training = {"lr": 0.1, "epochs": 2, "batch_size": 10, "clients_per_job": HOSPITALS} | slots.pop("training", {})
-    base = {"rounds": 1, "seed": 1, "data": fields | {"split": split}, "model": {"name": "mlp", "hidden": [8]}}
+    training = {"lr": 0.1, "epochs": 2, "batch_size": 10, "clients_per_job": HOSPITALS} | slots.pop(
+        "training", {}
+    )
+    base = {
+        "rounds": 1,
+        "seed": 1,
+        "data": fields | {"split": split},
+        "model": {"name": "mlp", "hidden": [8]},
+    }
     return resolve(base | {"training": training} | slots)
 
 
@@ -190,14 +227,27 @@ def partitioned(run: Run, kind: Kind, folder: Path, rows: Sequence[Row]) -> Fede
 
 
 def changed(kind: Kind, rows: Sequence[Row], change: Change) -> list[Row]:
-    return [change(row) if row.hospital == kind.changed and row.part != "server" else row for row in rows]
+    return [
+        change(row) if row.hospital == kind.changed and row.part != "server" else row
+        for row in rows
+    ]
 
 
 def anything(rng: np.random.Generator, rows: Sequence[Row], kind: Kind) -> Change:
-    """A random change: numbers of any size, gaps, texts that nobody else has, other labels, copies of others' rows."""
+    """A random change: numbers of any size, gaps, texts that nobody else has, other labels,
+    copies of others' rows.
+    """
     size = 10.0 ** rng.uniform(-3, 12)
-    ward = str(rng.choice(["x", "y", "new", ""])) if "ward" in kind.texts else str(rng.choice(["x", "y", "z"]))
-    copied = iter(rng.permutation([row for row in rows if row.part == "train" and row.hospital != kind.changed]))
+    ward = (
+        str(rng.choice(["x", "y", "new", ""]))
+        if "ward" in kind.texts
+        else str(rng.choice(["x", "y", "z"]))
+    )
+    copied = iter(
+        rng.permutation(
+            [row for row in rows if row.part == "train" and row.hospital != kind.changed]
+        )
+    )
     copies = rng.random() < 0.3
 
     def change(row: Row) -> Row:
@@ -213,12 +263,19 @@ def anything(rng: np.random.Generator, rows: Sequence[Row], kind: Kind) -> Chang
 
 
 def released(run: Run, data: Sequence[Federation]) -> np.ndarray:
-    """The models [federations, d] that are sent after the round, all with the same random numbers."""
+    """The models [federations, d] that are sent after the round, all with the same random
+    numbers.
+    """
     network = Network(run.model, data[0].shape, data[0].classes, "cpu")
     network.load(network.initial(stream(0, "initial_weights", 0, 0)))
     whole = np.zeros((run.rounds, data[0].clients), np.int64)
     models = train_models(
-        run, data, network, [network.weights()], whole, [lambda *place: stream(0, *place)] * len(data)
+        run,
+        data,
+        network,
+        [network.weights()],
+        whole,
+        [lambda *place: stream(0, *place)] * len(data),
     )
     return np.stack([one[0].params for one in models])
 
@@ -226,8 +283,12 @@ def released(run: Run, data: Sequence[Federation]) -> np.ndarray:
 def moves(run: Run, before: Federation, after: Sequence[Federation]) -> np.ndarray:
     """How far each change moves the released model, as a multiple of C max w."""
     assert all(one.shape == before.shape and (one.sizes == before.sizes).all() for one in after)
-    models = [released(run, [before, *after[at : at + AT_ONCE]]) for at in range(0, len(after), AT_ONCE)]
-    distances = np.concatenate([np.linalg.norm(one[1:].astype(float) - one[0], axis=1) for one in models])
+    models = [
+        released(run, [before, *after[at : at + AT_ONCE]]) for at in range(0, len(after), AT_ONCE)
+    ]
+    distances = np.concatenate(
+        [np.linalg.norm(one[1:].astype(float) - one[0], axis=1) for one in models]
+    )
     return distances / (CLIP / before.clients)
 
 
@@ -243,13 +304,17 @@ def test_no_claim_holds_over_a_shadow_set_of_clients_rows(tmp_path: Path, name: 
     assert all("data.split.server" in (reason or "") for reason in claims(run).values())
     assert global_dp.refusal(run.privacy.config, run) == releases.unmet("global_dp", run)
     times_1000 = changed(
-        kind, rows, lambda row: replace(row, age=1000 * row.age, dose=1000 * row.dose, pixels=4 * row.pixels)
+        kind,
+        rows,
+        lambda row: replace(row, age=1000 * row.age, dose=1000 * row.dose, pixels=4 * row.pixels),
     )
     before = partitioned(run, kind, tmp_path, rows)
     after = partitioned(run, kind, tmp_path, times_1000)
     (distance,) = moves(run, before, [after])
     if name in ("table", "arrays"):
-        assert distance == pytest.approx({"table": 16.6, "arrays": 13.5}[name], abs=0.05), "docs/guarantees.md"
+        assert distance == pytest.approx({"table": 16.6, "arrays": 13.5}[name], abs=0.05), (
+            "docs/guarantees.md"
+        )
     elif name == "images":  # of heart's four clients, each is clipped to a quarter of all
         assert distance > 2.05, "what the claim would have been"
 
@@ -283,13 +348,19 @@ def test_a_text_of_one_client_changes_the_shape_of_the_model(tmp_path: Path) -> 
 
 
 def test_what_a_client_drops_as_a_repetition_depends_on_no_other(tmp_path: Path) -> None:
-    """A hospital that copies all training rows of another takes none of them away, and no test row is one of them."""
+    """A hospital that copies all training rows of another takes none of them away, and no test
+    row is one of them.
+    """
     kind = KINDS["table"]
     rows = kind.rows()
     others = iter([row for row in rows if row.hospital == "h03" and row.part == "train"])
     run = a_run(kind, "constants", rows)
     before = partitioned(run, kind, tmp_path, rows)
-    copied = changed(kind, rows, lambda row: replace(next(others), hospital=CHANGED) if row.part == "train" else row)
+    copied = changed(
+        kind,
+        rows,
+        lambda row: replace(next(others), hospital=CHANGED) if row.part == "train" else row,
+    )
     after = partitioned(run, kind, tmp_path, copied)
     assert after.sizes.tolist() == before.sizes.tolist()
     assert after.client(3).x.tobytes() == before.client(3).x.tobytes()
@@ -298,10 +369,16 @@ def test_what_a_client_drops_as_a_repetition_depends_on_no_other(tmp_path: Path)
     trained_on_tests = changed(
         kind,
         rows,
-        lambda row: replace(next(taken, row), hospital=CHANGED, part=row.part) if row.part == "train" else row,
+        lambda row: (
+            replace(next(taken, row), hospital=CHANGED, part=row.part)
+            if row.part == "train"
+            else row
+        ),
     )
     after = partitioned(run, kind, tmp_path, trained_on_tests)
-    held_out = np.concatenate([after.test.x[after.test_owner == 3], after.nonmembers.x[after.nonmember_owner == 3]])
+    held_out = np.concatenate(
+        [after.test.x[after.test_owner == 3], after.nonmembers.x[after.nonmember_owner == 3]]
+    )
     assert len(held_out) == len(tested) - 5, "no example of the test part is trained on by anybody"
 
 
@@ -323,7 +400,10 @@ def hold(tmp_path: Path, name: str, form: str, changes: int, **defense: Any) -> 
     rng = np.random.default_rng(1)
     before = partitioned(run, kind, tmp_path, rows)
     assert kind.changed in before.client_names
-    after = [partitioned(run, kind, tmp_path, changed(kind, rows, anything(rng, rows, kind))) for _ in range(changes)]
+    after = [
+        partitioned(run, kind, tmp_path, changed(kind, rows, anything(rng, rows, kind)))
+        for _ in range(changes)
+    ]
     assert all(one.prepare == before.prepare for one in after)
     distances = moves(run, before, after)
     assert distances.max() <= 2 * (1 + ROUNDING)
@@ -331,13 +411,19 @@ def hold(tmp_path: Path, name: str, form: str, changes: int, **defense: Any) -> 
 
 
 @pytest.mark.parametrize(("name", "form", "changes"), forms(5))
-def test_a_client_moves_the_model_by_no_more_than_claimed(tmp_path: Path, name: str, form: str, changes: int) -> None:
+def test_a_client_moves_the_model_by_no_more_than_claimed(
+    tmp_path: Path, name: str, form: str, changes: int
+) -> None:
     hold(tmp_path, name, form, changes)
 
 
 @pytest.mark.parametrize("form", ["number", "names", "part"])
-def test_a_client_moves_what_is_sent_under_local_noise_by_no_more(tmp_path: Path, form: str) -> None:
-    """All that a client sends is one noised update, so that the model moves as far as its sensitivity allows."""
+def test_a_client_moves_what_is_sent_under_local_noise_by_no_more(
+    tmp_path: Path, form: str
+) -> None:
+    """All that a client sends is one noised update, so that the model moves as far as its
+    sensitivity allows.
+    """
     hold(tmp_path, "table", form, 5, **LOCAL)
 
 
@@ -348,13 +434,22 @@ def test_200_changes_move_it_by_no_more(tmp_path: Path, name: str, form: str, ch
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_row_prepares_the_others_of_its_client_only_with_its_own_statistics(tmp_path: Path, form: str) -> None:
-    """The claim of DP-SGD is about one row, which must be the only one that the model sees otherwise."""
+def test_one_row_prepares_the_others_of_its_client_only_with_its_own_statistics(
+    tmp_path: Path, form: str
+) -> None:
+    """The claim of DP-SGD is about one row, which must be the only one that the model sees
+    otherwise.
+    """
     kind = KINDS["table"]
     rows = kind.rows()
     one = next(i for i, row in enumerate(rows) if row.hospital == CHANGED and row.part == "train")
-    other = [replace(row, age=1e9, dose=-1e9, ward="new") if i == one else row for i, row in enumerate(rows)]
-    run = a_run(kind, form, rows, training={"name": "dp_sgd", "noise_multiplier": 1.0, "clients_per_job": 5})
+    other = [
+        replace(row, age=1e9, dose=-1e9, ward="new") if i == one else row
+        for i, row in enumerate(rows)
+    ]
+    run = a_run(
+        kind, form, rows, training={"name": "dp_sgd", "noise_multiplier": 1.0, "clients_per_job": 5}
+    )
     before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, other))
     differ = int((before.train.x != after.train.x).any(axis=1).sum())
     holds = dp_sgd.guarantee(run.training.config, run).startswith("dp")
@@ -375,16 +470,22 @@ def test_no_client_fills_the_gaps_of_another(tmp_path: Path, form: str) -> None:
     before = partitioned(run, kind, tmp_path, rows)
     place = before.client_names.index(CHANGED)
     for ward in ("x", "z", "new"):
-        after = partitioned(run, kind, tmp_path, changed(kind, rows, lambda row, ward=ward: replace(row, ward=ward)))
+        after = partitioned(
+            run, kind, tmp_path, changed(kind, rows, lambda row, ward=ward: replace(row, ward=ward))
+        )
         same = (before.train.x == after.train.x).all(axis=1)
         assert same[before.owner() != place].all()
 
 
 @pytest.mark.parametrize("name", ["table", "arrays"])
 def test_a_repetition_of_one_client_draws_no_other_test_part(tmp_path: Path, name: str) -> None:
-    """Without a column with the part it is drawn, stratified; that draw does not see how many rows are different."""
+    """Without a column with the part it is drawn, stratified; that draw does not see how many
+    rows are different.
+    """
     kind = KINDS[name]
-    kind = replace(kind, fields=kind.fields | {"part": None} | ({"drop": ["part"]} if name == "table" else {}))
+    kind = replace(
+        kind, fields=kind.fields | {"part": None} | ({"drop": ["part"]} if name == "table" else {})
+    )
     rows = kind.rows()
     first, second, *_ = (row for row in rows if row.hospital == CHANGED)
     repeated = changed(kind, rows, lambda row: first if row is second else row)
@@ -401,7 +502,9 @@ def test_a_copy_of_a_server_row_takes_none_from_the_server(tmp_path: Path) -> No
     run = a_run(kind, "part", kind.rows())
     of_server = iter([row for row in rows if row.part == "server"])
     copies = [
-        replace(next(of_server), part="train") if (row.hospital, row.part) == (CHANGED, "train") else row
+        replace(next(of_server), part="train")
+        if (row.hospital, row.part) == (CHANGED, "train")
+        else row
         for row in rows
     ]
     before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, copies))
@@ -409,27 +512,42 @@ def test_a_copy_of_a_server_row_takes_none_from_the_server(tmp_path: Path) -> No
 
 
 def test_one_word_changes_the_meaning_of_no_column(tmp_path: Path) -> None:
-    """A column of 0 and 1 in which one client writes true, or of true and false in which it writes maybe, is refused."""
+    """A column of 0 and 1 in which one client writes true, or of true and false in which it
+    writes maybe, is refused.
+    """
     kind = KINDS["table"]
     rows = kind.rows()
     run = a_run(kind, "names", rows)
-    for words, odd in ((("0", "1"), "true"), (("true", "false"), "maybe"), (("true", "false"), "1")):
+    for words, odd in (
+        (("0", "1"), "true"),
+        (("true", "false"), "maybe"),
+        (("true", "false"), "1"),
+    ):
         alike = [replace(row, ward=words[i % 2]) for i, row in enumerate(rows)]
         partitioned(run, kind, tmp_path, alike)
         one = next(i for i, row in enumerate(alike) if row.hospital == CHANGED)
         with pytest.raises(DataError, match="ward"):
             partitioned(
-                run, kind, tmp_path, [replace(row, ward=odd) if i == one else row for i, row in enumerate(alike)]
+                run,
+                kind,
+                tmp_path,
+                [replace(row, ward=odd) if i == one else row for i, row in enumerate(alike)],
             )
 
 
 def test_a_client_keeps_its_last_test_row_when_another_trains_on_it(tmp_path: Path) -> None:
     """Else who takes part would depend on the other client."""
     kind = KINDS["table"]
-    rows = [row for i, row in enumerate(kind.rows()) if row.hospital != "h03" or row.part == "train" or i % ROWS == 0]
+    rows = [
+        row
+        for i, row in enumerate(kind.rows())
+        if row.hospital != "h03" or row.part == "train" or i % ROWS == 0
+    ]
     (last,) = (row for row in rows if row.hospital == "h03" and row.part == "test")
     first = next(row for row in rows if row.hospital == CHANGED and row.part == "train")
-    copied = [replace(last, hospital=CHANGED, part="train") if row is first else row for row in rows]
+    copied = [
+        replace(last, hospital=CHANGED, part="train") if row is first else row for row in rows
+    ]
     run = a_run(kind, "constants", rows)
     before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, copied))
     assert before.client_names == after.client_names and (after.test_owner == 3).sum() == 1

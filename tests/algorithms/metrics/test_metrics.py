@@ -29,7 +29,9 @@ def predictions(draw, classes: int = 3):
 def test_fairness_of_three_classes_by_hand():
     labels = np.array([0, 0, 1, 1, 2, 2])
     ours, theirs = np.array([0, 0, 1, 1, 2, 0]), np.array([0, 1, 1, 2, 2, 2])
-    found = fairness.fairness(np.append(ours, theirs), np.tile(labels, 2), np.arange(12) < 6, classes=3)
+    found = fairness.fairness(
+        np.append(ours, theirs), np.tile(labels, 2), np.arange(12) < 6, classes=3
+    )
     # Shares of predictions: (3, 2, 1) / 6 and (1, 2, 3) / 6.
     assert found["demographic_parity"] == pytest.approx((2 + 0 + 2) / 6 / 3)
     # True positive rates: (1, 1, 1/2) and (1/2, 1/2, 1).
@@ -37,14 +39,18 @@ def test_fairness_of_three_classes_by_hand():
     assert found["equal_opportunity_signed"] == pytest.approx(0.5 / 3)
     # False positive rates: (1/4, 0, 0) and (0, 1/4, 1/4).
     assert found["equalized_odds"] == pytest.approx((0.5 + 0.25) / 2)
-    assert found["equalized_odds_signed"] == pytest.approx((0.5 + 0.25 + 0.5 - 0.25 - 0.5 - 0.25) / 6)
+    assert found["equalized_odds_signed"] == pytest.approx(
+        (0.5 + 0.25 + 0.5 - 0.25 - 0.5 - 0.25) / 6
+    )
 
 
 @settings(deadline=None)
 @given(predictions())
 def test_swapping_the_groups_turns_the_sign(case):
     predicted, labels, privileged = case
-    one, other = (fairness.fairness(predicted, labels, group, 3) for group in (privileged, ~privileged))
+    one, other = (
+        fairness.fairness(predicted, labels, group, 3) for group in (privileged, ~privileged)
+    )
     assert set(one) == ABSOLUTE | SIGNED
     for name in one:
         turned = -other[name] if name in SIGNED else other[name]
@@ -63,38 +69,59 @@ def decided(n: int, classes: int, seed: int, share: float = 0.8):
 
 
 @pytest.mark.parametrize(
-    ("n", "classes", "share", "clients"), [(300, 4, 0.8, 300), (300, 4, 0.5, 12), (40, 10, 0.5, 40), (25, 3, 0.1, 25)]
+    ("n", "classes", "share", "clients"),
+    [(300, 4, 0.8, 300), (300, 4, 0.5, 12), (40, 10, 0.5, 40), (25, 3, 0.1, 25)],
 )
 def test_fairness_by_chance_is_the_mean_over_permuted_groups_of_clients(n, classes, share, clients):
     predicted, labels, group = decided(n, classes, n, share)
     group, owner = group[:clients], np.arange(n) * clients // n
-    predicted = np.where(owner % 3 == 0, 0, predicted)  # some clients get one class only, so that examples are alike
+    predicted = np.where(
+        owner % 3 == 0, 0, predicted
+    )  # some clients get one class only, so that examples are alike
     rng, draws = np.random.default_rng(0), 1500
-    permuted = [fairness.fairness(predicted, labels, rng.permutation(group)[owner], classes) for _ in range(draws)]
-    found = fairness.fairness_null(predicted, labels, group[owner], classes, 7 + 5 * owner, rng, draws)
+    permuted = [
+        fairness.fairness(predicted, labels, rng.permutation(group)[owner], classes)
+        for _ in range(draws)
+    ]
+    found = fairness.fairness_null(
+        predicted, labels, group[owner], classes, 7 + 5 * owner, rng, draws
+    )
     assert tuple(found) == NULLS
     for name in NULLS:
         slow = np.array([one[name.removesuffix("_null")] for one in permuted])
-        slow = slow[~np.isnan(slow)]  # with few examples, a permutation may leave a group without any label to compare
-        assert found[name] == pytest.approx(slow.mean(), abs=4 * slow.std() * (2 / len(slow)) ** 0.5)
+        slow = slow[
+            ~np.isnan(slow)
+        ]  # with few examples, a permutation may leave a group without any label to compare
+        assert found[name] == pytest.approx(
+            slow.mean(), abs=4 * slow.std() * (2 / len(slow)) ** 0.5
+        )
         assert found[name] > 0.01
 
 
 def test_an_empty_group_has_no_fairness_by_chance_and_a_seed_repeats_it():
     predicted, labels, privileged = decided(50, 3, 0)
-    null = lambda *given, seed: fairness.fairness_null(*given, 3, np.arange(len(given[0])), np.random.default_rng(seed))  # noqa: E731
+    null = lambda *given, seed: fairness.fairness_null(
+        *given, 3, np.arange(len(given[0])), np.random.default_rng(seed)
+    )  # noqa: E731
     for group in (np.ones(50, bool), np.zeros(50, bool)):
         assert np.isnan(list(null(predicted, labels, group, seed=0).values())).all()
     none = np.zeros(0, np.int64)
     assert np.isnan(list(null(none, none, none > 0, seed=0).values())).all()
-    assert null(predicted, labels, privileged, seed=5) == null(predicted, labels, privileged, seed=5)
+    assert null(predicted, labels, privileged, seed=5) == null(
+        predicted, labels, privileged, seed=5
+    )
 
 
 def test_a_risk_equal_to_the_tolerance_is_no_violation():
     thresholds, risks = np.array([0.5, 0.6, 0.7, 0.8]), np.array([0.6, 0.75])
     assignment = np.array([0, 0, 1, 1])
     assert violations.violations(thresholds, risks, assignment) == 2
-    assert violations.violations(thresholds, risks, assignment, among=np.array([True, True, False, False])) == 1
+    assert (
+        violations.violations(
+            thresholds, risks, assignment, among=np.array([True, True, False, False])
+        )
+        == 1
+    )
     assert violations.violations(thresholds, risks, assignment, among=np.zeros(4, bool)) == 0
 
 
@@ -102,11 +129,18 @@ def test_violations_are_unknown_only_where_a_risk_in_use_is_unknown():
     thresholds, risks = np.full(3, 0.6), np.array([0.7, np.nan])
     assert violations.violations(thresholds, risks, np.array([0, 0, 0])) == 3
     assert np.isnan(violations.violations(thresholds, risks, np.array([0, 0, 1])))
-    assert violations.violations(thresholds, risks, np.array([0, 0, 1]), among=np.array([True, True, False])) == 2
+    assert (
+        violations.violations(
+            thresholds, risks, np.array([0, 0, 1]), among=np.array([True, True, False])
+        )
+        == 2
+    )
 
 
 def test_the_violations_by_chance_are_those_of_simulated_attackers_who_guess():
-    """The sizes of the quickstart: 40 clients, tolerances from 0.5 to 0.8, 80 examples of one model, 700 of another."""
+    """The sizes of the quickstart: 40 clients, tolerances from 0.5 to 0.8, 80 examples of one
+    model, 700 of another.
+    """
     rng, draws = np.random.default_rng(0), 4000
     thresholds, assignment = rng.permutation(np.linspace(0.5, 0.8, 40)), np.repeat([0, 1], [34, 6])
     examples = np.array([700, 80])
@@ -127,7 +161,13 @@ def test_the_violations_by_chance_are_those_of_simulated_attackers_who_guess():
 
 @pytest.mark.parametrize(
     ("assignment", "expected"),
-    [([0, 0, 1, 1], 1.0), ([1, 1, 0, 0], 1.0), ([0, 0, 0, 0], 0.5), ([0, 1, 0, 1], 0.5), ([0, 0, 0, 1], 0.75)],
+    [
+        ([0, 0, 1, 1], 1.0),
+        ([1, 1, 0, 0], 1.0),
+        ([0, 0, 0, 0], 0.5),
+        ([0, 1, 0, 1], 0.5),
+        ([0, 0, 0, 1], 0.75),
+    ],
 )
 def test_purity(assignment, expected):
     assert sorting.purity(np.array(assignment), np.array([0, 0, 1, 1]), 2) == expected
@@ -147,7 +187,8 @@ NAMING = [
     ([0, 1, 0, 1], [0, 0, 1, 1], ("minority", "majority"), ("minority", "majority")),
     ([0, 1, 0, 1], [0, 0, 1, 1], (), ("majority", "minority")),
     ([1, 1, 1, 1], [0, 0, 1, 1], ("minority", "majority"), ("minority", "majority")),
-    # Both models are mostly used by the majority; the purer user base does not win, more agreement does.
+    # Both models are mostly used by the majority; the purer user base does not win, more agreement
+    # does.
     ([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], (), ("majority", "minority")),
 ]
 
@@ -205,9 +246,14 @@ def test_macro_f1_and_precision_are_those_of_scikit_learn(classes, examples):
     predicted = logits.argmax(axis=1)
     f1, precision = classification.macro_f1_precision(predicted, labels, classes)
     assert f1 == pytest.approx(sklearns.f1_score(labels, predicted, average="macro"))
-    assert precision == pytest.approx(sklearns.precision_score(labels, predicted, average="macro", zero_division=0))
+    assert precision == pytest.approx(
+        sklearns.precision_score(labels, predicted, average="macro", zero_division=0)
+    )
 
 
 def test_a_class_never_predicted_has_precision_0_an_absent_one_none():
     predicted, labels = np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1])
-    assert classification.macro_f1_precision(predicted, labels, 5) == (pytest.approx((6 / 7 + 0) / 2), 0.375)
+    assert classification.macro_f1_precision(predicted, labels, 5) == (
+        pytest.approx((6 / 7 + 0) / 2),
+        0.375,
+    )

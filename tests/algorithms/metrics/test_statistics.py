@@ -1,4 +1,6 @@
-"""Means, intervals, paired tests and printed bounds, against simulations, slow versions and numbers worked out by hand."""
+"""Means, intervals, paired tests and printed bounds, against simulations, slow versions and
+numbers worked out by hand.
+"""
 
 import math
 from decimal import Decimal
@@ -39,9 +41,23 @@ def test_an_interval_ends_where_values_end() -> None:
     high = estimate([0.7, 0.8, 0.9], (0, 1))  # 0.8 ± 0.248
     assert high.cell(3) == ("0.800", "(0.552 to 1.000)")
     assert estimate([0.7, 0.8, 1.9], (0, 1)).high > 1, "such a metric is no rate after all"
-    for name in ("epsilon_audit", "sia_cov", "whitebox_cov", "validation_loss", "distance", "seconds_per_round"):
+    for name in (
+        "epsilon_audit",
+        "sia_cov",
+        "whitebox_cov",
+        "validation_loss",
+        "distance",
+        "seconds_per_round",
+    ):
         assert limits(metric(name)) == (0, math.inf)
-    for name in ("accuracy", "sia_fi", "fedmia_fi", "eod", "calibrated_fpr_set_to_1_fpr", "calibrated_auc_low"):
+    for name in (
+        "accuracy",
+        "sia_fi",
+        "fedmia_fi",
+        "eod",
+        "calibrated_fpr_set_to_1_fpr",
+        "calibrated_auc_low",
+    ):
         assert limits(metric(name)) == (0, 1)
     assert limits(metric("rho_spearman")) == limits(metric("rho_reliability")) == (-1, 1)
     for name in ("risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
@@ -52,7 +68,9 @@ def test_an_interval_ends_where_values_end() -> None:
     "name", ["loss_change", "update_norm_gain", "sia_fi_shift", "rho_own", "accuracy_delta", "step"]
 )
 def test_no_name_and_no_unit_says_where_an_interval_ends(name: str) -> None:
-    """An own ``loss_change`` of 0.10, 0.05, 0.00 was printed as 0.05 (0.00 to 0.17); 4.3027 * 0.05 / sqrt(3) = 0.1242."""
+    """An own ``loss_change`` of 0.10, 0.05, 0.00 was printed as 0.05 (0.00 to 0.17); 4.3027 *
+    0.05 / sqrt(3) = 0.1242.
+    """
     for unit in ("", "fraction", "nats", "clients", "seconds"):
         own = Metric(name, "Own", "own", unit=unit)
         assert estimate([0.10, 0.05, 0.00], limits(own)).cell(2) == ("0.05", "± 0.12")
@@ -71,7 +89,9 @@ def test_claims_have_a_largest_value_and_no_interval() -> None:
 
 @given(st.floats(0, 1e12), st.integers(0, 6))
 def test_a_printed_bound_is_a_bound(value: float, digits: int) -> None:
-    """Decimally: an epsilon of 0.3 is printed as 0.3, although its binary value is a little less."""
+    """Decimally: an epsilon of 0.3 is printed as 0.3, although its binary value is a little
+    less.
+    """
     upper, lower = number(value, digits, "upper"), number(value, digits, "lower")
     assert Decimal(lower) <= Decimal(repr(value)) <= Decimal(upper)
     assert Decimal(upper) - Decimal(repr(value)) < Decimal(10) ** -digits
@@ -79,10 +99,17 @@ def test_a_printed_bound_is_a_bound(value: float, digits: int) -> None:
 
 
 def test_bounds_are_declared_where_they_are_measured() -> None:
-    bounds = {"epsilon_cluster_1": "upper", "epsilon_example": "upper", "delta": "upper", "epsilon_audit": None}
+    bounds = {
+        "epsilon_cluster_1": "upper",
+        "epsilon_example": "upper",
+        "delta": "upper",
+        "epsilon_audit": None,
+    }
     bounds |= {"epsilon_audit_certified_cluster_0": "lower", "cia_epsilon_certified": "lower"}
     assert {name: metric(name).bound for name in bounds} == bounds
-    trials = tuple({"id": s, "status": "finished", "seed": s, "epsilon_audit_certified": 0.559} for s in "ab")
+    trials = tuple(
+        {"id": s, "status": "finished", "seed": s, "epsilon_audit_certified": 0.559} for s in "ab"
+    )
     assert Setting((), trials).estimate("epsilon_audit_certified").cell(1) == ("0.5, 0.5", "")
 
 
@@ -92,10 +119,14 @@ EXPERIMENTS, DEALS = 2000, 5
 
 
 def experiments(effect: float) -> tuple[np.ndarray, np.ndarray]:
-    """Two methods on the same partitions [experiments, partitions], which differ six times as much as the methods."""
+    """Two methods on the same partitions [experiments, partitions], which differ six times as
+    much as the methods.
+    """
     rng = np.random.default_rng(11)
     partition = rng.normal(0.6, 0.085, (EXPERIMENTS, DEALS))
-    return partition + rng.normal(0, 0.014, partition.shape) + effect, partition + rng.normal(0, 0.014, partition.shape)
+    return partition + rng.normal(0, 0.014, partition.shape) + effect, partition + rng.normal(
+        0, 0.014, partition.shape
+    )
 
 
 def test_the_paired_interval_covers_the_difference_and_the_unpaired_one_is_much_wider() -> None:
@@ -103,12 +134,17 @@ def test_the_paired_interval_covers_the_difference_and_the_unpaired_one_is_much_
     found = [estimate(list(row)) for row in method - baseline]
     covered = np.mean([one.low <= -0.03 <= one.high for one in found])
     assert 0.93 < covered < 0.97
-    alone = [(estimate(list(a)).half, estimate(list(b)).half) for a, b in zip(method, baseline, strict=True)]
+    alone = [
+        (estimate(list(a)).half, estimate(list(b)).half)
+        for a, b in zip(method, baseline, strict=True)
+    ]
     unpaired = np.mean([math.hypot(a, b) for a, b in alone])
     assert unpaired > 4 * np.mean([one.half for one in found])
 
 
-def test_the_paired_test_rejects_one_true_hypothesis_in_twenty_and_agrees_with_the_interval() -> None:
+def test_the_paired_test_rejects_one_true_hypothesis_in_twenty_and_agrees_with_the_interval() -> (
+    None
+):
     method, baseline = experiments(0.0)
     found = [(estimate(list(row)), paired_test(list(row))) for row in method - baseline]
     assert 0.03 < np.mean([p < 0.05 for _, p in found]) < 0.07
@@ -129,7 +165,9 @@ def test_few_or_equal_differences() -> None:
 
 @pytest.mark.parametrize("pairs", [3, 5, 12])
 @pytest.mark.parametrize("tests", [1, 2, 33])
-def test_a_difference_is_significant_from_so_many_standard_deviations_on(pairs: int, tests: int) -> None:
+def test_a_difference_is_significant_from_so_many_standard_deviations_on(
+    pairs: int, tests: int
+) -> None:
     shape = np.random.default_rng(pairs).standard_normal(pairs)
     shape = (shape - shape.mean()) / shape.std(ddof=1)
     for times, rejected in ((1.001, True), (0.999, False)):
@@ -138,8 +176,12 @@ def test_a_difference_is_significant_from_so_many_standard_deviations_on(pairs: 
 
 
 def slow_holm(p_values: list[float]) -> list[float]:
-    """Holm's procedure as he states it: for which levels is each hypothesis rejected? By trying all levels of interest."""
-    levels = sorted({min(1.0, p * m) for p in p_values for m in range(1, len(p_values) + 1)} | {1.0})
+    """Holm's procedure as he states it: for which levels is each hypothesis rejected? By trying
+    all levels of interest.
+    """
+    levels = sorted(
+        {min(1.0, p * m) for p in p_values for m in range(1, len(p_values) + 1)} | {1.0}
+    )
 
     def rejected(level: float) -> set[int]:
         out: set[int] = set()
@@ -149,7 +191,10 @@ def slow_holm(p_values: list[float]) -> list[float]:
             out.add(at)
         return out
 
-    return [min((level for level in levels if at in rejected(level)), default=1.0) for at in range(len(p_values))]
+    return [
+        min((level for level in levels if at in rejected(level)), default=1.0)
+        for at in range(len(p_values))
+    ]
 
 
 def test_holms_correction() -> None:

@@ -26,7 +26,11 @@ HERE = "tests.support.own_modules"
 
 def run_of(model: str, **changes: Any) -> dict[str, Any]:
     args = changes.pop("args", {})
-    return described() | {"model": {"name": model if ":" in model else f"{HERE}:{model}", "args": args}} | changes
+    return (
+        described()
+        | {"model": {"name": model if ":" in model else f"{HERE}:{model}", "args": args}}
+        | changes
+    )
 
 
 def misfit(model: str, **changes: Any) -> str | None:
@@ -52,13 +56,21 @@ def test_modules_of_many_kinds_fit(name):
     assert misfit(name) is None
 
 
-def everything(num_classes, classes, n_classes, shape, input_shape, in_channels, in_chans, in_features):
+def everything(
+    num_classes, classes, n_classes, shape, input_shape, in_channels, in_chans, in_features
+):
     """Takes all that there is."""
 
 
 def test_a_call_is_given_what_its_signature_names_unless_args_do(monkeypatch):
     monkeypatch.setattr(_callables, "find", lambda path: everything)
-    expected = {"num_classes": 6, "classes": 6, "n_classes": 6, "shape": (2, 4, 5), "input_shape": (2, 4, 5)}
+    expected = {
+        "num_classes": 6,
+        "classes": 6,
+        "n_classes": 6,
+        "shape": (2, 4, 5),
+        "input_shape": (2, 4, 5),
+    }
     expected |= {"in_channels": 2, "in_chans": 7, "in_features": 40}
     assert _callables.maker("mypkg.nets:Net", {"in_chans": 7}, (2, 4, 5), 6).keywords == expected
 
@@ -77,12 +89,17 @@ def test_timm_is_asked_where_it_is_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     assert len(refused(run_of("timm:tiny"))) == 1
     stub = SimpleNamespace(
-        create_model=create_model, is_model=lambda name: name == "tiny", list_models=lambda: ["tiny"]
+        create_model=create_model,
+        is_model=lambda name: name == "tiny",
+        list_models=lambda: ["tiny"],
     )
     monkeypatch.setitem(sys.modules, "timm", stub)
     assert misfit("timm:tiny", args={"width": 4}) is None
     assert "Did you mean 'tiny'?" in refused(run_of("timm:tinny"))[0]
-    assert "pretrained makes timm download" in refused(run_of("timm:tiny", args={"pretrained": True}))[0]
+    assert (
+        "pretrained makes timm download"
+        in refused(run_of("timm:tiny", args={"pretrained": True}))[0]
+    )
 
 
 # Refused before the data are known
@@ -111,17 +128,27 @@ def test_a_path_that_cannot_be_called_is_refused(path, key, words):
 
 def test_an_argument_that_is_unknown_is_refused_with_the_nearest():
     (sentence,) = refused(run_of("Plain", args={"widht": 3}))
-    assert "takes in_features, num_classes, width" in sentence and "Did you mean 'width'?" in sentence
+    assert (
+        "takes in_features, num_classes, width" in sentence and "Did you mean 'width'?" in sentence
+    )
     assert "must be an object" in refused(run_of("Plain", args=[3]))[0]
-    assert "one of your own is mypkg.nets:Net" in refused(described() | {"model": "mypkg.nets.Net"})[0]
+    assert (
+        "one of your own is mypkg.nets:Net" in refused(described() | {"model": "mypkg.nets.Net"})[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("import torch\n1 / 0\n", ("does not import: ZeroDivisionError: division by zero", "broken_nets.py, line 2")),
+        (
+            "import torch\n1 / 0\n",
+            ("does not import: ZeroDivisionError: division by zero", "broken_nets.py, line 2"),
+        ),
         ("def Net(:\n", ("does not import: SyntaxError", "broken_nets.py, line 1")),
-        ("import no_such_thing\n", ("does not import: ModuleNotFoundError: No module named 'no_such_thing'", "line 1")),
+        (
+            "import no_such_thing\n",
+            ("does not import: ModuleNotFoundError: No module named 'no_such_thing'", "line 1"),
+        ),
         ("raise SystemExit('over')\n", ("does not import: SystemExit: over", "line 1")),
     ],
 )
@@ -178,7 +205,9 @@ def test_what_would_only_show_with_the_data_is_refused(monkeypatch):
 
     def picky(shape: tuple[int, ...], classes: int) -> nn.Module:
         assert shape == (1, 5, 7)
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(60, classes))
+        return nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(60, classes)
+        )
 
     monkeypatch.setattr(sys.modules[HERE], "picky", picky, raising=False)
     sentence = own_model.problem(resolve(run_of("picky")), (1, 5, 7), CLASSES)
@@ -192,17 +221,36 @@ def test_what_would_only_show_with_the_data_is_refused(monkeypatch):
     ("name", "changes", "words"),
     [
         ("Convolutional", {"training": "dp_sgd"}, f"{HERE}:Convolutional has batch normalization"),
-        ("Encoder", {"training": "dp_sgd"}, f"no per-example form of the dropout in {HERE}:Encoder"),
-        ("Transformer", {"objective": "finp"}, "row_norm_product multiplies norms of layers, but token of"),
-        ("Plain", {"objective": "fedalign"}, f"needs a model with a slimmable last stage: resnet56; got {HERE}:Plain"),
-        ("Recurrent", {"training": {"backend": "vmap"}}, f"vmap cannot train {HERE}:Recurrent; use loop"),
+        (
+            "Encoder",
+            {"training": "dp_sgd"},
+            f"no per-example form of the dropout in {HERE}:Encoder",
+        ),
+        (
+            "Transformer",
+            {"objective": "finp"},
+            "row_norm_product multiplies norms of layers, but token of",
+        ),
+        (
+            "Plain",
+            {"objective": "fedalign"},
+            f"needs a model with a slimmable last stage: resnet56; got {HERE}:Plain",
+        ),
+        (
+            "Recurrent",
+            {"training": {"backend": "vmap"}},
+            f"vmap cannot train {HERE}:Recurrent; use loop",
+        ),
     ],
 )
 def test_components_that_cannot_work_with_a_module_say_so_at_once(name, changes, words):
     assert any(words in sentence for sentence in refused(run_of(name, **changes)))
 
 
-BY_ALA, BY_JACOBIAN = {"aggregation": "finp_ala"}, {"objective": {"name": "finp", "regularizer": "input_jacobian"}}
+BY_ALA, BY_JACOBIAN = (
+    {"aggregation": "finp_ala"},
+    {"objective": {"name": "finp", "regularizer": "input_jacobian"}},
+)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +286,9 @@ def test_what_only_a_trial_shows_is_tried_before_anything_starts(name, args, cha
         ("Wrapped", {"kind": "branches"}, "loop", "vmap cannot handle it"),
     ],
 )
-def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(name, args, backend, because):
+def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(
+    name, args, backend, because
+):
     run = resolve(run_of(name, args=args))
     assert run.training.config.backend == backend
     said = run.model.module.remark(run.model.config, run)

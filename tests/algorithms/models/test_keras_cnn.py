@@ -1,4 +1,6 @@
-"""The metric-privacy paper's network: its sizes, how it starts, and dropout from a generator of one's own."""
+"""The metric-privacy paper's network: its sizes, how it starts, and dropout from a generator of
+one's own.
+"""
 
 import math
 
@@ -45,7 +47,9 @@ def test_dropout_zeroes_a_share_of_values_and_gradients_and_keeps_the_mean():
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
     assert y.unique().tolist() == [0.0, pytest.approx(1 / 0.9)]
-    assert (y == 0).float().mean().item() == pytest.approx(0.1, abs=0.003)  # 4 standard errors are 0.0027
+    assert (y == 0).float().mean().item() == pytest.approx(
+        0.1, abs=0.003
+    )  # 4 standard errors are 0.0027
     assert y.mean().item() == pytest.approx(1, abs=0.003)
     assert torch.equal(Dropout(0.5).eval()(x), x) and torch.equal(Dropout(0.0).train()(x), x)
 

@@ -1,4 +1,6 @@
-"""Networks: their parameter counts, as the papers print them, what they are made of and accept, and narrow passes."""
+"""Networks: their parameter counts, as the papers print them, what they are made of and accept,
+and narrow passes.
+"""
 
 from itertools import pairwise
 from typing import Any
@@ -10,7 +12,17 @@ from torch import nn
 
 from algorithms.core.initialization import initialize
 from algorithms.core.network import Network
-from algorithms.models import femnist_cnn, femnist_net, hu_cnn, keras_cnn, mlp, mnist_cnn, resnet56, tcn, vgg
+from algorithms.models import (
+    femnist_cnn,
+    femnist_net,
+    hu_cnn,
+    keras_cnn,
+    mlp,
+    mnist_cnn,
+    resnet56,
+    tcn,
+    vgg,
+)
 from algorithms.models._slimmable import Basic, Bottleneck, ResNet, Stage
 from tests.support.stand_ins import StandIn
 from tests.support.stand_ins import network_of as network
@@ -75,7 +87,9 @@ def test_parameter_counts_are_those_of_the_paper(module, shape, classes, fields,
     assert size(blueprint(module, shape, classes, **fields)) == parameters
 
 
-@pytest.mark.parametrize(("module", "shape"), [(mnist_cnn, MNIST), (femnist_cnn, MNIST), (hu_cnn, CIFAR), (vgg, CIFAR)])
+@pytest.mark.parametrize(
+    ("module", "shape"), [(mnist_cnn, MNIST), (femnist_cnn, MNIST), (hu_cnn, CIFAR), (vgg, CIFAR)]
+)
 def test_a_pool_before_a_relu_is_the_papers_order_to_the_bit(module, shape):
     model = StandIn(module=module, config=module.Config())
     ours = Network(model, shape, 10)
@@ -132,7 +146,9 @@ def test_the_smallest_examples_train_one_at_a_time_and_one_smaller_are_called_un
     assert made.grads.isfinite().all() and made.grads.abs().max() > 0
     refused = module.shape_problem(config, smaller)
     assert module.__name__.rpartition(".")[2] in refused and str(smaller) in refused
-    with pytest.raises((RuntimeError, ValueError)):  # no pixel is left, or a single one that cannot be normalized
+    with pytest.raises(
+        (RuntimeError, ValueError)
+    ):  # no pixel is left, or a single one that cannot be normalized
         module.build(config, smaller, 5)(torch.rand(1, *smaller))
 
 
@@ -145,7 +161,9 @@ def test_only_the_causal_net_is_blind_to_the_future(causal, sees):
     assert bool(gradient[..., 4 * (j + 1) :].abs().max() > 0) == sees
     assert gradient[..., : 4 * (j + 1)].abs().max() > 0
     made, image = network(tcn, DIGITS, 4), images(3, *DIGITS)  # which is read as one long signal
-    assert np.array_equal(made.logits(image.numpy()), network(tcn, (1, 64), 4).logits(image.flatten(2).numpy()))
+    assert np.array_equal(
+        made.logits(image.numpy()), network(tcn, (1, 64), 4).logits(image.flatten(2).numpy())
+    )
 
 
 # Residual blocks and their initial weights
@@ -157,12 +175,18 @@ def plain_copy(block: nn.Module, convolutions: int) -> nn.Sequential:
     for i in range(1, convolutions + 1):
         conv = getattr(block, f"conv{i}")
         sizes = conv.in_channels, conv.out_channels, conv.kernel_size
-        layers += [nn.Conv2d(*sizes, conv.stride, conv.padding, bias=False), nn.BatchNorm2d(sizes[1]), nn.ReLU()]
+        layers += [
+            nn.Conv2d(*sizes, conv.stride, conv.padding, bias=False),
+            nn.BatchNorm2d(sizes[1]),
+            nn.ReLU(),
+        ]
         layers[-3].weight.data.copy_(conv.weight)
     return nn.Sequential(*layers[:-1])
 
 
-@pytest.mark.parametrize(("inside", "stride", "projects"), [(32, 1, False), (32, 2, True), (16, 1, True)])
+@pytest.mark.parametrize(
+    ("inside", "stride", "projects"), [(32, 1, False), (32, 2, True), (16, 1, True)]
+)
 def test_a_bottleneck_adds_three_convolutions_to_its_projected_input(inside, stride, projects):
     block, x = Bottleneck(inside, 8, stride), images(4, inside, 6, 6)
     inner = plain_copy(block, 3)(x)
@@ -190,11 +214,15 @@ def test_convolutions_of_a_resnet_start_kaiming_normal_in_fan_out():
     layer.init = "kaiming_fan_out"
     initialize(layer, torch.Generator().manual_seed(3))
     reference = torch.empty_like(layer.weight)
-    nn.init.kaiming_normal_(reference, mode="fan_out", nonlinearity="relu", generator=torch.Generator().manual_seed(3))
+    nn.init.kaiming_normal_(
+        reference, mode="fan_out", nonlinearity="relu", generator=torch.Generator().manual_seed(3)
+    )
     torch.testing.assert_close(layer.weight.data, reference)
     assert not layer.bias.any()
     made = network(resnet56, CIFAR, 10).module
-    assert made.stage3[0].conv2.weight.detach().std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
+    assert made.stage3[0].conv2.weight.detach().std().item() == pytest.approx(
+        (2 / (64 * 9)) ** 0.5, rel=0.02
+    )
     assert made.linear.weight.abs().max() <= 256**-0.5 and made.linear.bias.any()
 
 
@@ -210,4 +238,6 @@ def test_a_narrow_pass_is_that_of_a_hand_made_narrow_net(block, width):
         parameter.data.copy_(full[name][tuple(slice(length) for length in parameter.shape)])
     first, out = module(x2, narrow=width)
     assert torch.equal(first, x2[:, :inside])
-    torch.testing.assert_close(out, narrow(first))  # trains, so its batch normalization uses the batch
+    torch.testing.assert_close(
+        out, narrow(first)
+    )  # trains, so its batch normalization uses the batch

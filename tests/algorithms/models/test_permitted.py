@@ -1,4 +1,6 @@
-"""A sweep file without `code:` is only data: what a model's name may import and call, and what it may not."""
+"""A sweep file without `code:` is only data: what a model's name may import and call, and what
+it may not.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ FOREIGN = (
 
 @pytest.fixture
 def nets(tmp_path: Path) -> Iterator[Path]:
-    """A file with models of several kinds, which leaves a trace where it is run; it is nobody's until `code:` names it."""
+    """A file with models of several kinds, which leaves a trace where it is run; it is nobody's
+    until `code:` names it.
+    """
     written(tmp_path / "code", {"own_nets_.py": NETS})
     yield tmp_path / "code/own_nets_.py"
     install(())
@@ -101,11 +105,17 @@ def refused(name: str, **args: object) -> str:
         ("torchvision.models:resnet18", {}, "torchvision:NAME"),
         ("orchestrator.commands:run", {}, "is not imported"),
         ("algorithms.models._callables:find", {"path": "os:getcwd"}, "is not imported"),
-        ("tests.support.own_modules:tied", {}, "list it in code: of the sweep file if you trust it"),
+        (
+            "tests.support.own_modules:tied",
+            {},
+            "list it in code: of the sweep file if you trust it",
+        ),
         ("..x:Net", {}, "must be a module, a colon and a name in it"),
     ],
 )
-def test_what_a_sweep_file_names_is_not_called_unless_it_builds_a_model(name, args, words, monkeypatch, tmp_path):
+def test_what_a_sweep_file_names_is_not_called_unless_it_builds_a_model(
+    name, args, words, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
     sentence = refused(name, **args)
     assert sentence.startswith(f"model.name: {name} ")
@@ -115,14 +125,27 @@ def test_what_a_sweep_file_names_is_not_called_unless_it_builds_a_model(name, ar
 
 @pytest.mark.parametrize("module", ["own_nets_", "pkg.nets", "pkg.inner.nets", "timm"])
 def test_what_lies_where_python_looks_is_not_run(tmp_path, monkeypatch, module):
-    """Neither a file, nor a package around it, nor a library's namesake, in the working folder of `python -m orchestrator`."""
-    written(tmp_path, {"own_nets_.py": NETS, "pkg/__init__.py": NETS, "pkg/nets.py": NETS, "pkg/inner/nets.py": NETS})
+    """Neither a file, nor a package around it, nor a library's namesake, in the working folder
+    of `python -m orchestrator`.
+    """
+    written(
+        tmp_path,
+        {
+            "own_nets_.py": NETS,
+            "pkg/__init__.py": NETS,
+            "pkg/nets.py": NETS,
+            "pkg/inner/nets.py": NETS,
+        },
+    )
     written(tmp_path, {"timm.py": NETS})
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     importlib.invalidate_caches()
-    assert f"{tmp_path}" in (sentence := refused(f"{module}:Net")) and "is neither named under code:" in sentence
+    assert (
+        f"{tmp_path}" in (sentence := refused(f"{module}:Net"))
+        and "is neither named under code:" in sentence
+    )
     assert not list(tmp_path.rglob("*.ran"))
 
 
@@ -132,11 +155,16 @@ def test_whatever_own_code_defines_is_called_and_what_it_only_imports_is_not(net
     if name in OWN:
         assert callable(_callables.find(f"own_nets_:{name}"))
         return
-    with pytest.raises(CallableError, match=r"is not called: .*; write a function that calls it, in a file that code:"):
+    with pytest.raises(
+        CallableError,
+        match=r"is not called: .*; write a function that calls it, in a file that code:",
+    ):
         _callables.find(f"own_nets_:{name}")
 
 
-def test_of_an_installed_package_classes_are_called_and_functions_only_if_it_offers_models(nets, site):
+def test_of_an_installed_package_classes_are_called_and_functions_only_if_it_offers_models(
+    nets, site
+):
     written(site, {"own_nets_.py": NETS})
     assert callable(_callables.find("own_nets_:Net"))
     with pytest.raises(CallableError, match=r"entry points of the group fedpriv\.models"):
@@ -163,7 +191,14 @@ def test_an_editable_install_is_installed(nets, site, monkeypatch):
 def test_our_example_is_called_and_a_refusal_has_file_and_line(tmp_path):
     assert callable(_callables.find("algorithms.models._linear:linear"))
     written(
-        tmp_path, {"sweep.yaml": 'name: x\nbase:\n  rounds: 1\n  data: digits\n  model: {name: "subprocess:run"}\n'}
+        tmp_path,
+        {
+            "sweep.yaml": (
+                'name: x\nbase:\n  rounds: 1\n  data: digits\n  model: {name: "subprocess:run"}\n'
+            )
+        },
     )
-    with pytest.raises(ConfigError, match=r"sweep\.yaml:5: base\.model\.name: subprocess:run is not imported"):
+    with pytest.raises(
+        ConfigError, match=r"sweep\.yaml:5: base\.model\.name: subprocess:run is not imported"
+    ):
         load_sweep(tmp_path / "sweep.yaml")

@@ -1,4 +1,6 @@
-"""FedAlign: the estimate of a stage's Lipschitz constant, and the gradient that teaches the narrow pass."""
+"""FedAlign: the estimate of a stage's Lipschitz constant, and the gradient that teaches the
+narrow pass.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,15 @@ def forward_of(module: nn.Module) -> Any:
 def gradient(loss: torch.Tensor, module: nn.Module) -> dict[str, torch.Tensor]:
     named = dict(module.named_parameters())
     gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {n: torch.zeros_like(p) if s is None else s for (n, p), s in zip(named.items(), gradients, strict=True)}
+    return {
+        n: torch.zeros_like(p) if s is None else s
+        for (n, p), s in zip(named.items(), gradients, strict=True)
+    }
 
 
-def objective(config: fedalign.Config, module: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def objective(
+    config: fedalign.Config, module: nn.Module, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
     return fedalign.loss(config, forward_of(module), dict(module.named_parameters()), x, y, {})
 
 
@@ -51,11 +58,17 @@ X, Y = drawn(6, 1, 8, 8, seed=1), torch.tensor([0, 1, 2, 0, 1, 1])
 def test_with_many_steps_it_finds_it_for_any_matrix_and_never_more():
     matrices = drawn(20, 6, 9)
     exact = torch.linalg.svdvals(matrices)[:, 0]
-    torch.testing.assert_close(fedalign.largest_singular_value(matrices, 2000), exact, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        fedalign.largest_singular_value(matrices, 2000), exact, rtol=1e-6, atol=0
+    )
     first = fedalign.largest_singular_value(matrices, 1)
     assert (first <= exact).all() and (first < 0.99 * exact).any()
-    positive = fedalign.largest_singular_value(matrices.abs(), 10)  # behind a ReLU ten steps are enough
-    torch.testing.assert_close(positive, torch.linalg.svdvals(matrices.abs())[:, 0], rtol=1e-6, atol=0)
+    positive = fedalign.largest_singular_value(
+        matrices.abs(), 10
+    )  # behind a ReLU ten steps are enough
+    torch.testing.assert_close(
+        positive, torch.linalg.svdvals(matrices.abs())[:, 0], rtol=1e-6, atol=0
+    )
 
 
 def test_a_matrix_of_zeros_has_a_finite_estimate_and_gradient():
@@ -72,7 +85,11 @@ def test_the_estimate_pools_features_and_correlates_channels():
         gram = np.zeros((2, 5))
         for row in range(2):
             for column in range(2):
-                pooled = before[example, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].mean((1, 2)).numpy()
+                pooled = (
+                    before[example, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
+                    .mean((1, 2))
+                    .numpy()
+                )
                 gram += np.outer(pooled, after[example, :, row, column].numpy()) / 4
         expected.append(np.linalg.svd(gram)[1][0])
     assert fedalign.lipschitz(before, after, 100).tolist() == pytest.approx(expected, rel=1e-9)
@@ -82,7 +99,9 @@ def test_the_estimate_pools_features_and_correlates_channels():
 
 
 def aligned(module: ResNet) -> tuple[torch.Tensor, torch.Tensor]:
-    """CE and L_align by other means: decompositions, and the full width's estimate as a plain number."""
+    """CE and L_align by other means: decompositions, and the full width's estimate as a plain
+    number.
+    """
 
     def top(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
         pooled = nn.functional.avg_pool2d(before, 2)
@@ -102,9 +121,13 @@ def test_the_gradient_is_that_of_ce_plus_mu_ce_over_l_times_that_of_l(block):
     of_entropy, of_align = gradient(entropy, module), gradient(align, module)
     found = gradient(objective(EXACT, module, X, Y), module)
     moved = 0.0
-    assert objective(EXACT, module, X, Y).item() == pytest.approx((1 + 0.45) * entropy.item(), rel=1e-9)
+    assert objective(EXACT, module, X, Y).item() == pytest.approx(
+        (1 + 0.45) * entropy.item(), rel=1e-9
+    )
     for name, own in found.items():
-        torch.testing.assert_close(own, of_entropy[name] + factor * of_align[name], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(
+            own, of_entropy[name] + factor * of_align[name], rtol=1e-5, atol=1e-7
+        )
         moved += float((factor * of_align[name]).abs().max())
     assert moved > 1e-2
     assert not any(own.any() for name, own in of_align.items() if not name.startswith("stage3."))
@@ -125,7 +148,10 @@ def test_where_both_widths_agree_exactly_only_the_cross_entropy_is_left():
 
 def test_padding_counts_neither_in_the_loss_nor_in_batch_statistics():
     module = net()
-    padded = torch.cat([X, 100 * drawn(2, 1, 8, 8, seed=5)]), torch.cat([Y, torch.tensor([-100, -100])])
+    padded = (
+        torch.cat([X, 100 * drawn(2, 1, 8, 8, seed=5)]),
+        torch.cat([Y, torch.tensor([-100, -100])]),
+    )
     losses = [objective(fedalign.Config(), module, *given) for given in (padded, (X, Y))]
     assert torch.equal(*losses)
     gradients = [gradient(loss, module) for loss in losses]
@@ -136,5 +162,7 @@ def test_running_statistics_end_as_after_one_plain_pass():
     ours, theirs = net(), net()
     objective(fedalign.Config(), ours, X, Y)
     theirs(X)
-    for (name, buffer), (_, expected) in zip(ours.named_buffers(), theirs.named_buffers(), strict=True):
+    for (name, buffer), (_, expected) in zip(
+        ours.named_buffers(), theirs.named_buffers(), strict=True
+    ):
         assert torch.equal(buffer, expected), name

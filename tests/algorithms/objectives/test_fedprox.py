@@ -14,7 +14,9 @@ ACTIVE = fedprox.Config(mode="active", mu=0.3)
 
 def batch(*lead: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(9)
-    return torch.randn(*lead, 5, 4, generator=generator), torch.randint(0, 3, (*lead, 5), generator=generator)
+    return torch.randn(*lead, 5, 4, generator=generator), torch.randint(
+        0, 3, (*lead, 5), generator=generator
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,12 @@ def test_active_adds_its_gradient_to_that_of_the_plain_loss(config, mu):
     forward = lambda given, x: functional_call(module, given, (x,))  # noqa: E731
     loss = fedprox.loss(config, forward, own, x, y, {"sent": sent})
     empirical = plain.loss(plain.Config(), forward, own, x, y, {})
-    gradients, expected = (torch.autograd.grad(each, list(own.values())) for each in (loss, empirical))
+    gradients, expected = (
+        torch.autograd.grad(each, list(own.values())) for each in (loss, empirical)
+    )
     proximal = mu / 2 * sum(each.numel() for each in own.values())
     assert loss.item() == pytest.approx(empirical.item() + proximal, rel=1e-5)
     for gradient, base in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(gradient, base + mu, rtol=1e-5 if mu else 0, atol=1e-5 if mu else 0)
+        torch.testing.assert_close(
+            gradient, base + mu, rtol=1e-5 if mu else 0, atol=1e-5 if mu else 0
+        )

@@ -1,4 +1,6 @@
-"""FinP's penalty: its value and gradient by hand, its norms beside singular value decompositions, vmap beside the loop."""
+"""FinP's penalty: its value and gradient by hand, its norms beside singular value
+decompositions, vmap beside the loop.
+"""
 
 import numpy as np
 import pytest
@@ -44,7 +46,9 @@ def some_examples(n: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
 def penalized(config, arrays, x, y, forward=net, **client):
     """The loss at the start of a client's iterations."""
     with torch.no_grad():
-        carry = finp.carry(config, forward, arrays, tuple(x.shape[1:]), torch.Generator().manual_seed(0))
+        carry = finp.carry(
+            config, forward, arrays, tuple(x.shape[1:]), torch.Generator().manual_seed(0)
+        )
     return finp.loss(config, forward, arrays, x, y, {"rho": RHO, "carry": carry} | client)
 
 
@@ -62,7 +66,9 @@ def test_the_added_term_is_beta_rho_times_the_cross_entropy(regularizer):
     config = finp.Config(beta=0.3, regularizer=regularizer)
     entropy = cross_entropy(net(arrays, x), y).item()
     assert penalized(config, arrays, x, y).item() == pytest.approx((1 + 0.3 * 0.8) * entropy)
-    assert penalized(config, arrays, x, y, rho=0.5).item() == pytest.approx((1 + 0.3 * 0.5) * entropy)
+    assert penalized(config, arrays, x, y, rho=0.5).item() == pytest.approx(
+        (1 + 0.3 * 0.5) * entropy
+    )
 
 
 @every_regularizer
@@ -70,7 +76,10 @@ def test_the_gradient_is_beta_rho_cross_entropy_times_that_of_log_lip(regularize
     arrays, (x, y) = some_arrays(), some_examples()
     entropy = cross_entropy(net(arrays, x), y)
     plainly = torch.autograd.grad(entropy, list(arrays.values()))
-    kinds = {kind: finp.Config(beta=0.5, regularizer=regularizer, normalize=kind) for kind in ("ce_over_lip", "none")}
+    kinds = {
+        kind: finp.Config(beta=0.5, regularizer=regularizer, normalize=kind)
+        for kind in ("ce_over_lip", "none")
+    }
     scaled = value_and_gradients(kinds["ce_over_lip"], arrays, x, y)
     raw = value_and_gradients(kinds["none"], arrays, x, y)
     lip = (raw[0].item() - entropy.item()) / (0.5 * 0.8)
@@ -79,7 +88,9 @@ def test_the_gradient_is_beta_rho_cross_entropy_times_that_of_log_lip(regularize
         norms = [arrays[name].detach().norm(dim=1).max().item() for name in ("in", "out")]
         assert lip == pytest.approx(norms[0] * norms[1], rel=1e-4)
     for name, without in zip(arrays, plainly, strict=True):
-        torch.testing.assert_close(scaled[1][name] - without, (raw[1][name] - without) * entropy.item() / lip)
+        torch.testing.assert_close(
+            scaled[1][name] - without, (raw[1][name] - without) * entropy.item() / lip
+        )
     assert (scaled[1]["in"] - plainly[0]).abs().max() > 1e-3
 
 
@@ -97,8 +108,12 @@ def test_a_product_beyond_float32_has_a_gradient(scale):
 
 @every_regularizer
 def test_weights_of_zero_have_no_gradient_that_is_no_number(regularizer):
-    arrays = {name: torch.zeros_like(array).requires_grad_() for name, array in some_arrays().items()}
-    _, gradients = value_and_gradients(finp.Config(beta=1, regularizer=regularizer), arrays, *some_examples())
+    arrays = {
+        name: torch.zeros_like(array).requires_grad_() for name, array in some_arrays().items()
+    }
+    _, gradients = value_and_gradients(
+        finp.Config(beta=1, regularizer=regularizer), arrays, *some_examples()
+    )
     assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
@@ -115,7 +130,10 @@ def test_spectral_norms_are_the_largest_singular_values():
 
 
 def jacobian_norms(arrays, x) -> list[float]:
-    each = [torch.autograd.functional.jacobian(lambda one: net(arrays, one[None])[0], example) for example in x]
+    each = [
+        torch.autograd.functional.jacobian(lambda one: net(arrays, one[None])[0], example)
+        for example in x
+    ]
     return [torch.linalg.svdvals(jacobian)[0].item() for jacobian in each]
 
 
@@ -129,11 +147,15 @@ def test_the_jacobians_norm_is_that_of_its_singular_value_decomposition(n):
 
 
 def test_the_jacobians_gradient_is_that_through_an_svd():
-    """Of a linear net J is the weight itself, and three steps are exact where its singular values are far apart."""
+    """Of a linear net J is the weight itself, and three steps are exact where its singular
+    values are far apart.
+    """
     weight = torch.diag(torch.tensor([9.0, 0.3, 0.1]))[:, [2, 0, 1]].requires_grad_()
     x = drawn(5, 3)
     start = _lipschitz.starts((3,), x, torch.Generator().manual_seed(0))
-    found = _lipschitz.jacobian(lambda given, z: z @ given["w"].T, {"w": weight}, x, torch.ones(5, dtype=bool), start)
+    found = _lipschitz.jacobian(
+        lambda given, z: z @ given["w"].T, {"w": weight}, x, torch.ones(5, dtype=bool), start
+    )
     expected = torch.linalg.svdvals(weight)[0].log()
     assert found.item() == pytest.approx(expected.item(), abs=1e-5)
     ours, theirs = torch.autograd.grad(found, weight)[0], torch.autograd.grad(expected, weight)[0]
@@ -159,7 +181,10 @@ def a_network(module, shape, **fields) -> Network:
 def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33)) -> np.ndarray:
     """Weights of three clients after an epoch each, [3, d]."""
     module = finp if isinstance(config, finp.Config) else plain
-    objective, training = StandIn(module=module, config=config), Training(lr=0.05, epochs=1, batch_size=20)
+    objective, training = (
+        StandIn(module=module, config=config),
+        Training(lr=0.05, epochs=1, batch_size=20),
+    )
     shape = (*network.shape_of_record,)
     start = network.initial(np.random.default_rng(0))
     begin, told = np.concatenate([[0], np.cumsum(sizes)]), torch.tensor([rho, 1.0, 0.3])
@@ -168,9 +193,17 @@ def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33
     plans = [schedule(training, size, None, np.random.default_rng(size)) for size in sizes]
     draws = [Draws(probes=torch.Generator().manual_seed(i)) for i in range(3)]
     if backend == "vmap":
-        rows = [np.where(plan < 0, plan, plan + first) for plan, first in zip(plans, begin, strict=False)]
-        begun, optimizer = torch.from_numpy(np.stack([start.params] * 3)), Optimizer(training, training.lr)
-        return vmap.train(network, begun, x, y, rows, optimizer, objective, {"rho": told}, draws)[0].numpy()
+        rows = [
+            np.where(plan < 0, plan, plan + first)
+            for plan, first in zip(plans, begin, strict=False)
+        ]
+        begun, optimizer = (
+            torch.from_numpy(np.stack([start.params] * 3)),
+            Optimizer(training, training.lr),
+        )
+        return vmap.train(network, begun, x, y, rows, optimizer, objective, {"rho": told}, draws)[
+            0
+        ].numpy()
     found = []
     for i, plan in enumerate(plans):
         network.load(start)
@@ -219,7 +252,11 @@ BF16 = {"precision": "bf16", "backend": "loop"}
 
 @pytest.mark.parametrize(
     ("model", "training", "sentence"),
-    [("resnet56", {}, "batch normalization"), ("keras_cnn", {}, "draws random numbers"), ("mlp", BF16, "bf16")],
+    [
+        ("resnet56", {}, "batch normalization"),
+        ("keras_cnn", {}, "draws random numbers"),
+        ("mlp", BF16, "bf16"),
+    ],
 )
 def test_a_jacobian_is_refused_where_there_is_none_of_a_single_example(model, training, sentence):
     run = {"rounds": 1, "data": "digits", "model": model, "training": training}

@@ -1,4 +1,6 @@
-"""Targets and budgets of global DP: the noise found, the rounds allowed, what is refused; and a count that is private."""
+"""Targets and budgets of global DP: the noise found, the rounds allowed, what is refused; and a
+count that is private.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,13 @@ def test_a_target_is_part_of_the_id_and_its_noise_is_found():
     assert len({trial_id(one) for one in made.values()}) == 2
     assert made[2.0].to_dict()["privacy"].get("noise_multiplier") is None
     config = settled(made[2.0])
-    assert config.noise_multiplier == pytest.approx(8.9166, abs=5e-5) and config.target_epsilon is None
+    assert (
+        config.noise_multiplier == pytest.approx(8.9166, abs=5e-5) and config.target_epsilon is None
+    )
     assert resolve(made[2.0].to_dict()) == made[2.0]
-    assert "target_epsilon" not in resolved().to_dict()["privacy"]  # ids of runs without one are what they were
+    assert (
+        "target_epsilon" not in resolved().to_dict()["privacy"]
+    )  # ids of runs without one are what they were
 
 
 def test_the_relation_and_the_sampling_count():
@@ -54,13 +60,16 @@ def test_a_run_ends_before_the_round_that_would_exceed_its_budget(tmp_path):
     assert resolved(privacy={"noise_multiplier": 8.0, "stop_at_epsilon": 2.26}).rounds == 20
     sampled = resolved(100, {"noise_multiplier": 2.3, "stop_at_epsilon": 1.0}, **POISSON).rounds
     spent = [
-        epsilon([PrivacyEvent(2.3, "poisson", 0.1)] * k, 1e-5, "add_or_remove_one") for k in (sampled, sampled + 1)
+        epsilon([PrivacyEvent(2.3, "poisson", 0.1)] * k, 1e-5, "add_or_remove_one")
+        for k in (sampled, sampled + 1)
     ]
     assert spent[0] <= 1 < spent[1]
     trial = finished(opened(made, tmp_path))
     told = table(trial, "rounds")["epsilon"]
     assert len(told) == 16
-    assert [told[at] for at in (0, 4, 9, 15)] == pytest.approx([0.4344, 1.0471, 1.5347, 1.9931], abs=5e-5)
+    assert [told[at] for at in (0, 4, 9, 15)] == pytest.approx(
+        [0.4344, 1.0471, 1.5347, 1.9931], abs=5e-5
+    )
 
 
 def test_a_run_that_was_interrupted_ends_at_the_same_round(tmp_path):
@@ -73,7 +82,9 @@ def test_a_run_that_was_interrupted_ends_at_the_same_round(tmp_path):
 
 
 def test_no_epsilon_of_a_round_is_told_where_none_holds(tmp_path):
-    trial = finished(opened(resolved(2, {"noise_multiplier": 8.0}, aggregation="fedmedian"), tmp_path))
+    trial = finished(
+        opened(resolved(2, {"noise_multiplier": 8.0}, aggregation="fedmedian"), tmp_path)
+    )
     assert "epsilon" not in table(trial, "rounds")
 
 
@@ -88,7 +99,9 @@ def test_no_epsilon_of_a_round_is_told_where_none_holds(tmp_path):
         ({"privacy": {"divisor": "received"}, **POISSON}, "who took part"),
     ],
 )
-def test_a_budget_is_refused_where_no_epsilon_holds_or_none_is_known_beforehand(budget, other, word):
+def test_a_budget_is_refused_where_no_epsilon_holds_or_none_is_known_beforehand(
+    budget, other, word
+):
     other = dict(other)
     with pytest.raises(ConfigError, match=rf"privacy\.{budget}: .*{word}"):
         resolved(privacy={budget: 2.0, **other.pop("privacy", {})}, **other)
@@ -112,7 +125,12 @@ def test_what_no_noise_reaches_and_what_the_first_round_exceeds_is_refused(field
 
 
 def test_a_budget_where_the_relation_has_no_account_is_refused_for_the_relation():
-    privacy = {"name": "global_dp", "noise_multiplier": 2.0, "neighboring": "replace_one", "stop_at_epsilon": 50.0}
+    privacy = {
+        "name": "global_dp",
+        "noise_multiplier": 2.0,
+        "neighboring": "replace_one",
+        "stop_at_epsilon": 50.0,
+    }
     _, problems = check(given(20, privacy=privacy, **POISSON))
     assert [problem.key for problem in problems] == [("privacy", "neighboring")]
 
@@ -128,7 +146,9 @@ RATE, RUNS, COORDINATES, OTHERS = 0.5, 400, 20_000, 20
 
 
 def told_by_the_noise(divisor: Any) -> float:
-    """The epsilon that is certified by guessing from the size of the noise whether one more client took part."""
+    """The epsilon that is certified by guessing from the size of the noise whether one more
+    client took part.
+    """
     rng, clients = np.random.default_rng(5), 2 * OTHERS
     where = run(participation="poisson", participation_rate=RATE, data__config__clients=clients)
     config = global_dp.resolve(Config(noise_multiplier=8.0, clip=1.0, divisor=divisor), where)
@@ -146,12 +166,16 @@ def told_by_the_noise(divisor: Any) -> float:
 
 
 def test_a_private_count_tells_more_than_the_account_of_a_fixed_divisor_allows():
-    """arXiv 2605.15648: the noise of a mean of n clients is z C / n, and its size, over many parameters, tells n."""
+    """arXiv 2605.15648: the noise of a mean of n clients is z C / n, and its size, over many
+    parameters, tells n.
+    """
     claimed = epsilon([PrivacyEvent(8.0, "poisson", RATE)], 1e-5, "add_or_remove_one")
     assert told_by_the_noise("received") > 3 > 10 * claimed
     assert told_by_the_noise("auto") < claimed
     where = run(participation="poisson", participation_rate=RATE)
-    assert "who took part" in (global_dp.refusal(Config(noise_multiplier=8.0, divisor="received"), where) or "")
+    assert "who took part" in (
+        global_dp.refusal(Config(noise_multiplier=8.0, divisor="received"), where) or ""
+    )
 
 
 # What a delta and a noise are worth
@@ -159,7 +183,9 @@ def test_a_private_count_tells_more_than_the_account_of_a_fixed_divisor_allows()
 
 @pytest.mark.parametrize("name", ["global_dp", "local_dp"])
 @pytest.mark.parametrize("fields", [{"noise_multiplier": 1.0}, {"target_epsilon": 1.0}])
-@pytest.mark.parametrize(("delta", "refused"), [(0.5, True), (0.05, True), (0.0499, False), (1e-5, False)])
+@pytest.mark.parametrize(
+    ("delta", "refused"), [(0.5, True), (0.05, True), (0.0499, False), (1e-5, False)]
+)
 def test_a_delta_promises_nothing_from_one_client_on(name, fields, delta, refused):
     """Of 20 clients, publishing one at random has delta 1/20."""
     if name == "local_dp":
@@ -167,7 +193,9 @@ def test_a_delta_promises_nothing_from_one_client_on(name, fields, delta, refuse
     data = {"name": "digits", "clients": 20, "examples_per_client": 10}
     _, found = check(given(2, data=data, privacy={"name": name, "delta": delta, **fields}, **EQUAL))
     problems = [problem for problem in found if problem.key == ("privacy", "delta")]
-    assert bool(problems) == refused and all("1/20 = 0.05" in problem.sentence for problem in problems)
+    assert bool(problems) == refused and all(
+        "1/20 = 0.05" in problem.sentence for problem in problems
+    )
 
 
 def test_one_client_alone_may_have_any_delta():
@@ -181,7 +209,11 @@ def test_one_client_alone_may_have_any_delta():
     [
         ({"noise_multiplier": 1e-300}, EQUAL, "next to no noise"),
         ({"noise_multiplier": 0.0}, EQUAL, "no noise is added"),
-        ({"noise_multiplier": 1.0}, {"clustering": {"name": "ifca", "restarts": 1}}, "clients choose models"),
+        (
+            {"noise_multiplier": 1.0},
+            {"clustering": {"name": "ifca", "restarts": 1}},
+            "clients choose models",
+        ),
         ({"noise_multiplier": 1.0, "sensitivity": "uniform"}, {}, "weights"),
     ],
 )

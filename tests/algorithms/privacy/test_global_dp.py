@@ -1,4 +1,6 @@
-"""Global differential privacy: clipping and noise by hand, sensitivity by trying, and when an epsilon is stated."""
+"""Global differential privacy: clipping and noise by hand, sensitivity by trying, and when an
+epsilon is stated.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.interfaces import Outcome
 from algorithms.privacy import global_dp, metric_privacy
 from algorithms.privacy.global_dp import Config
-from tests.support.noise_runs import REPRODUCIBLE, SECRET, is_standard_deviation, normals, received, run, updates
+from tests.support.noise_runs import (
+    REPRODUCIBLE,
+    SECRET,
+    is_standard_deviation,
+    normals,
+    received,
+    run,
+    updates,
+)
 
 START = np.zeros(12, np.float32)
 
@@ -32,13 +42,21 @@ def test_updates_are_scaled_to_the_clip_and_short_ones_are_left_alone():
     assert global_dp.bound(Config(clip=5.0), norms).tolist() == [1, 1, 1, 0.5, 5e-30]
 
 
-@pytest.mark.parametrize("component", [global_dp, metric_privacy], ids=["global_dp", "metric_privacy"])
+@pytest.mark.parametrize(
+    "component", [global_dp, metric_privacy], ids=["global_dp", "metric_privacy"]
+)
 def test_an_update_that_is_not_finite_counts_as_zero(component):
-    assert component.bound(component.Config(), np.array([np.nan, np.inf, 10.0])).tolist() == [0, 0, 0.5]
+    assert component.bound(component.Config(), np.array([np.nan, np.inf, 10.0])).tolist() == [
+        0,
+        0,
+        0.5,
+    ]
 
 
 def test_noise_has_the_standard_deviation_of_the_paper_for_equal_weights():
-    """z C / n = 0.01 * 5 / 4 = 0.0125 (four clients of the paper's tables), under either sensitivity."""
+    """z C / n = 0.01 * 5 / 4 = 0.0125 (four clients of the paper's tables), under either
+    sensitivity.
+    """
     for sensitivity in ("weights", "uniform"):
         config = Config(sensitivity=sensitivity)
         noise, metrics = noise_of(config, received(global_dp, config, updates(4)))
@@ -79,7 +97,12 @@ def test_what_a_round_reports_by_hand():
     assert math.isnan(metrics["noise_to_update"])
 
 
-@given(seed=st.integers(0, 10_000), clients=st.integers(2, 6), clip=st.floats(0.1, 10), equal=st.booleans())
+@given(
+    seed=st.integers(0, 10_000),
+    clients=st.integers(2, 6),
+    clip=st.floats(0.1, 10),
+    equal=st.booleans(),
+)
 def test_no_client_moves_the_clipped_mean_further_than_accounted_for(seed, clients, clip, equal):
     config, sent = Config(clip=clip), updates(clients, seed)
     examples = np.ones(clients) if equal else np.random.default_rng(seed).integers(1, 100, clients)
@@ -97,7 +120,9 @@ def test_no_client_moves_the_clipped_mean_further_than_accounted_for(seed, clien
 
 def account(*events: tuple[int, PrivacyEvent]) -> Outcome:
     """The outcome of a run of which only the account is known: pairs of a model and an event."""
-    return Outcome([], [Spending(0, cluster, 0, event) for cluster, event in events], np.ones(1, np.int64))
+    return Outcome(
+        [], [Spending(0, cluster, 0, event) for cluster, event in events], np.ones(1, np.int64)
+    )
 
 
 def spent(config: Config, where, clients: int = 10, examples=None) -> tuple[PrivacyEvent, dict]:
@@ -121,7 +146,11 @@ def test_all_clients_with_equal_weights_spend_z_whoever_the_neighbors_are():
 
 def test_noise_that_is_too_small_for_the_weights_is_accounted_for_as_such():
     """One client of ten has 91 of 100 examples; C/n is a ninth of what it moves."""
-    one, _ = spent(Config(noise_multiplier=1.0, sensitivity="uniform"), run(), examples=np.array([91] + [1] * 9))
+    one, _ = spent(
+        Config(noise_multiplier=1.0, sensitivity="uniform"),
+        run(),
+        examples=np.array([91] + [1] * 9),
+    )
     assert one.noise_multiplier == pytest.approx(0.1 / 0.91)
 
 
@@ -138,13 +167,17 @@ def test_a_poisson_round_is_divided_by_the_expected_number_of_clients():
         assert metrics["noise_std"] == pytest.approx(1e-9 * 100 / 4)
         moved_by = np.linalg.norm(sent.sum(axis=0) / 4)
         assert metrics["noise_to_update"] == pytest.approx(2.5e-8 * math.sqrt(12) / moved_by)
-        assert global_dp.event(config, got, where) == PrivacyEvent(pytest.approx(1e-9), "poisson", 0.4, came)
+        assert global_dp.event(config, got, where) == PrivacyEvent(
+            pytest.approx(1e-9), "poisson", 0.4, came
+        )
 
 
 def test_a_poisson_account_holds_only_where_empty_rounds_are_noisy_too():
     where = run(participation="poisson", participation_rate=0.4)
     one, told = spent(Config(noise_multiplier=1.0), where, clients=0)
-    assert told["guarantee"] == "dp" + REPRODUCIBLE and told["epsilon"] == accounting.dp_sgd_epsilon(1.0, 0.4, 3, 1e-5)
+    assert told["guarantee"] == "dp" + REPRODUCIBLE and told[
+        "epsilon"
+    ] == accounting.dp_sgd_epsilon(1.0, 0.4, 3, 1e-5)
     config = global_dp.resolve(Config(noise_multiplier=1.0), where)
     told = global_dp.final_metrics(config, where, account((0, one), (0, one)))
     assert told["epsilon"] is None and "no client took part" in told["guarantee"]
@@ -171,9 +204,20 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
         ({"aggregation__name": "finp_pca"}, "finp_pca"),
         ({"model__module__BATCH_NORM": True}, "batch normalization"),
         ({"measures_curvature": True}, "curvature"),
-        ({"participation": "fixed", "participation_rate": 0.5, "aggregation__config__weights": "examples"}, "uniform"),
         (
-            {"participation": "poisson", "participation_rate": 0.5, "aggregation__config__weights": "examples"},
+            {
+                "participation": "fixed",
+                "participation_rate": 0.5,
+                "aggregation__config__weights": "examples",
+            },
+            "uniform",
+        ),
+        (
+            {
+                "participation": "poisson",
+                "participation_rate": 0.5,
+                "aggregation__config__weights": "examples",
+            },
             "uniform",
         ),
         ({"privacy": {"noise_divisor": 2.29}}, "noise_divisor comes from"),
@@ -203,7 +247,9 @@ def test_what_a_trial_with_secret_noise_leaves_gives_its_epsilon(participation, 
     events = [PrivacyEvent(*event) for count, *event in ledger["events"] for _ in range(count)]
     assert accounting.epsilon(events, 1e-5, ledger["neighboring"]) == told["epsilon"] > 0
     _, reproducible = spent(Config(noise_multiplier=1.0), where, clients)
-    assert reproducible["guarantee"] == "dp" + REPRODUCIBLE and "guarantee_events" not in reproducible
+    assert (
+        reproducible["guarantee"] == "dp" + REPRODUCIBLE and "guarantee_events" not in reproducible
+    )
 
 
 def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
@@ -215,4 +261,6 @@ def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
     for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1"):
         assert "choose models by losses" in told[name]
     for j, rounds in ((0, 3), (1, 2)):
-        assert told[f"epsilon_cluster_{j}"] == accounting.epsilon([one] * rounds, 1e-5, "add_or_remove_one")
+        assert told[f"epsilon_cluster_{j}"] == accounting.epsilon(
+            [one] * rounds, 1e-5, "add_or_remove_one"
+        )

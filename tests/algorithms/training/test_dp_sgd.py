@@ -1,4 +1,6 @@
-"""DP-SGD beside a loop over examples written by hand, and its noise and lots beside the laws they should follow."""
+"""DP-SGD beside a loop over examples written by hand, and its noise and lots beside the laws
+they should follow.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -33,14 +35,24 @@ def examples(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch
     return torch.from_numpy(x), torch.from_numpy(rng.integers(0, CLASSES, n))
 
 
-def gradient(network: Network, x: Any, y: Any, config: Config, seed: int = 0, of: int = 20) -> tuple[np.ndarray, float]:
-    """The gradient that a step of a client with ``of`` examples would follow, and the lot's mean loss."""
-    loss = dp_sgd.private_gradient(config, network, of, torch.Generator().manual_seed(seed))(network.inputs(x), y)
+def gradient(
+    network: Network, x: Any, y: Any, config: Config, seed: int = 0, of: int = 20
+) -> tuple[np.ndarray, float]:
+    """The gradient that a step of a client with ``of`` examples would follow, and the lot's mean
+    loss.
+    """
+    loss = dp_sgd.private_gradient(config, network, of, torch.Generator().manual_seed(seed))(
+        network.inputs(x), y
+    )
     return network.grads.numpy().copy(), float(loss)
 
 
-def by_hand(network: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> tuple[np.ndarray, float]:
-    """The sum of the examples' own gradients, one backward pass each, each cut to ``clip``; and the mean loss."""
+def by_hand(
+    network: Network, x: torch.Tensor, y: torch.Tensor, clip: float
+) -> tuple[np.ndarray, float]:
+    """The sum of the examples' own gradients, one backward pass each, each cut to ``clip``; and
+    the mean loss.
+    """
     total, losses = np.zeros(network.layout.size), []
     for example, label in zip(x, y, strict=True):
         network.grads.zero_()
@@ -55,10 +67,14 @@ def by_hand(network: Network, x: torch.Tensor, y: torch.Tensor, clip: float) -> 
 # Clipping
 
 
-@pytest.mark.parametrize(("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"])
+@pytest.mark.parametrize(
+    ("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"]
+)
 @pytest.mark.parametrize("clip", [0.5, 1.5, 1e5])
 @pytest.mark.parametrize("at_once", [2**25, 1])
-def test_a_lot_is_the_loop_over_examples_that_one_would_write_by_hand(monkeypatch, module, shape, clip, at_once):
+def test_a_lot_is_the_loop_over_examples_that_one_would_write_by_hand(
+    monkeypatch, module, shape, clip, at_once
+):
     monkeypatch.setattr(dp_sgd, "FLOATS_AT_ONCE", at_once)
     network, (x, y) = a_net(module, shape), examples(7, shape)
     expected, mean = by_hand(network, x, y, clip)
@@ -75,7 +91,12 @@ def by_dp(**fields: Any) -> Run:
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"momentum": 0.9, "lr": 0.1, "nesterov": True}, {"optimizer": "adam", "lr": 0.01}, {"drop_last": True}],
+    [
+        {},
+        {"momentum": 0.9, "lr": 0.1, "nesterov": True},
+        {"optimizer": "adam", "lr": 0.01},
+        {"drop_last": True},
+    ],
     ids=["sgd", "nesterov", "adam", "whole batches"],
 )
 def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
@@ -88,7 +109,9 @@ def test_without_noise_and_with_room_it_is_plain_local_sgd(fields):
 
 @pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
 @pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf"), 1e30])
-@pytest.mark.parametrize(("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"])
+@pytest.mark.parametrize(
+    ("module", "shape"), [(mlp, (6,)), (mnist_cnn, (1, 8, 8))], ids=["dense", "convolutions"]
+)
 def test_an_example_without_a_finite_gradient_moves_nothing(module, shape, broken, sampling):
     """The sum is that of the other examples, although the loss that is reported may be NaN."""
     network, (x, y) = a_net(module, shape), examples(5, shape)
@@ -103,10 +126,15 @@ def test_an_example_without_a_finite_gradient_moves_nothing(module, shape, broke
 
 
 def test_noise_has_its_standard_deviation_in_every_coordinate():
-    """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5 each."""
+    """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5
+    each.
+    """
     network, (x, y) = a_net(hidden=(64, 40)), examples(5)
     quiet = gradient(network, x, y, Config(clip=1.5, **SILENT, **SHUFFLE))[0]
-    noisy = [gradient(network, x, y, Config(clip=1.5, noise_multiplier=2, **SHUFFLE), seed)[0] for seed in range(4)]
+    noisy = [
+        gradient(network, x, y, Config(clip=1.5, noise_multiplier=2, **SHUFFLE), seed)[0]
+        for seed in range(4)
+    ]
     drawn = (np.array(noisy) - quiet) / 0.6
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], drawn.size)
     assert low < np.square(drawn).sum() < high
@@ -124,9 +152,13 @@ def test_by_hand_lots_and_rates():
         for drop, sampling in ((False, "shuffle"), (True, "shuffle"), (False, "poisson"))
     )
     assert [lots(config, 25) for config in (shuffled, whole, poisson)] == [3, 2, 3]
-    assert lots(poisson.model_copy(update={"drop_last": True}), 25) == 3  # which poisson does not read
+    assert (
+        lots(poisson.model_copy(update={"drop_last": True}), 25) == 3
+    )  # which poisson does not read
     assert sampling_rate(poisson, 25) == 1 / 3
-    assert [(lots(config, 4), sampling_rate(config, 4)) for config in (shuffled, whole, poisson)] == [(1, 1.0)] * 3
+    assert [
+        (lots(config, 4), sampling_rate(config, 4)) for config in (shuffled, whole, poisson)
+    ] == [(1, 1.0)] * 3
     assert schedule(shuffled, 0, None, np.random.default_rng(0)).shape == (0, 10)
     assert one_epoch(poisson, 4, np.random.default_rng(0)).tolist() == [[0, 1, 2, 3]]
 

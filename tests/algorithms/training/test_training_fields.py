@@ -1,4 +1,6 @@
-"""What the training slot can be asked for besides an optimizer: whole batches, short gradients, memory, and what it refuses."""
+"""What the training slot can be asked for besides an optimizer: whole batches, short gradients,
+memory, and what it refuses.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,7 +20,15 @@ from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import Run
 from algorithms.training import local_sgd
 from algorithms.training.local_sgd import PADDING, Config, one_pass, schedule
-from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
+from tests.algorithms.engine.test_block import (
+    BACKENDS,
+    DATA,
+    a_network,
+    a_run,
+    models_of,
+    stream,
+    trained,
+)
 from tests.support.stand_ins import StandIn
 
 EVERYBODY, ASSIGNMENT = tuple(range(6)), [0, 1, 1, 0, 1, 0]
@@ -55,16 +65,28 @@ def test_a_long_gradient_is_shortened_for_each_client_alone(backend):
 
 @BACKENDS
 def test_clipping_comes_before_weight_decay_and_momentum_as_in_pytorch(backend):
-    """Client 0, with 7 examples in one batch, takes two steps beside torch's own clipping and optimizer."""
-    fields = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.1, "clip_gradient": 0.3, "batch_size": 7}
+    """Client 0, with 7 examples in one batch, takes two steps beside torch's own clipping and
+    optimizer.
+    """
+    fields = {
+        "lr": 0.5,
+        "momentum": 0.9,
+        "weight_decay": 0.1,
+        "clip_gradient": 0.3,
+        "batch_size": 7,
+    }
     run = a_run(backend, **fields)
     net = nn.Sequential(nn.Linear(10, 4), nn.ReLU(), nn.Linear(4, 2))
-    nn.utils.vector_to_parameters(torch.from_numpy(models_of(a_network(run))[0].params), net.parameters())
+    nn.utils.vector_to_parameters(
+        torch.from_numpy(models_of(a_network(run))[0].params), net.parameters()
+    )
     velocity = [torch.zeros_like(array) for array in net.parameters()]
     mine, lengths = DATA.client(0), []
     for _ in range(2):
         net.zero_grad()
-        nn.functional.cross_entropy(net(torch.from_numpy(mine.x)), torch.from_numpy(mine.y)).backward()
+        nn.functional.cross_entropy(
+            net(torch.from_numpy(mine.x)), torch.from_numpy(mine.y)
+        ).backward()
         lengths.append(float(nn.utils.clip_grad_norm_(net.parameters(), 0.3)))
         with torch.no_grad():
             for array, speed in zip(net.parameters(), velocity, strict=True):
@@ -85,7 +107,9 @@ def two_rounds(run: Run, clients: tuple[int, ...]) -> tuple[np.ndarray, dict[str
     assigned = Assignment(clients, np.zeros(len(clients), int), 0)
     first = block.train(run, DATA, network, models_of(network, 1), assigned, stream)
     own = [Weights(params, np.zeros(0, np.float32)) for params in first.params]
-    assigned = Assignment(clients, np.arange(len(clients)), 1, optimizer_states=first.optimizer_states)
+    assigned = Assignment(
+        clients, np.arange(len(clients)), 1, optimizer_states=first.optimizer_states
+    )
     second = block.train(run, DATA, network, own, assigned, stream)
     return second.params, second.optimizer_states
 
@@ -138,5 +162,7 @@ def test_what_cannot_be_vectorized_is_trained_in_turn_and_vmap_is_refused(parts,
     run = with_parts(a_run(), **parts)
     assert local_sgd.resolve(Config(), run).backend == ("loop" if word else "vmap")
     found = local_sgd.problems(Config(backend="vmap"), run)
-    assert [(field, word in sentence) for field, sentence in found] == ([("backend", True)] if word else [])
+    assert [(field, word in sentence) for field, sentence in found] == (
+        [("backend", True)] if word else []
+    )
     assert local_sgd.problems(Config(backend="loop"), run) == []

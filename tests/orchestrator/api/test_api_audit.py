@@ -53,13 +53,24 @@ def test_the_auc_is_that_of_the_scores_which_the_model_gives(audit: fedpriv.Audi
 
 
 def test_the_table_has_every_attack_and_last_what_guessing_gives(audit: fedpriv.Audit) -> None:
-    attacks = ["loss", "confidence", "entropy", "gap", "gradient_norm", "lira_offline", "rmia_offline", "base_offline"]
+    attacks = [
+        "loss",
+        "confidence",
+        "entropy",
+        "gap",
+        "gradient_norm",
+        "lira_offline",
+        "rmia_offline",
+        "base_offline",
+    ]
     assert list(audit.table.index) == [*attacks, "by chance"]
     assert audit.table.loc["by chance", "AUC"] == "0.500"
     assert audit.table.loc["loss", "AUC"].count("0.") == 3  # the value and both ends
     assert (audit.table["TPR at 0.1 % FPR"] == "").all()
     assert "0.1 % FPR takes 1000 non-members" in audit.notes[-1]
-    assert audit.table.loc["gap", "TPR at 1 % FPR"] == "" and "highest score of gap" in audit.notes[-1]
+    assert (
+        audit.table.loc["gap", "TPR at 1 % FPR"] == "" and "highest score of gap" in audit.notes[-1]
+    )
     epsilon = audit.measures.query("attack == 'loss' and metric == 'epsilon_record'").iloc[0]
     assert epsilon.value > epsilon.low > 0 and epsilon.value > epsilon.chance
 
@@ -114,29 +125,46 @@ def mute() -> Told:
 
 
 X, Y, OWN = *INSIDE, Told()
-MIXING = torch.nn.Sequential(torch.nn.BatchNorm1d(2, track_running_stats=False), torch.nn.Linear(2, 3))
+MIXING = torch.nn.Sequential(
+    torch.nn.BatchNorm1d(2, track_running_stats=False), torch.nn.Linear(2, 3)
+)
 FINE = X.astype(float) * (1 + 1e-12), Y  # other numbers with 64 bits, the same ones with 32
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"module": 3}, "module: must be a torch.nn.Module, got 3"),
     ({"references": Told()}, "references: must be a list of torch modules, got Told"),
     ({"references": [Told(), "x"]}, "references[1]: must be a torch.nn.Module, got 'x'"),
     ({"module": OWN, "references": [OWN]}, "references[0]: is the attacked module itself"),
-    ({"references": [MIXING]}, "references[0]: gives an example another output in another batch: 0 takes statistics"),
+    (
+        {"references": [MIXING]},
+        "references[0]: gives an example another output in another batch: 0 takes statistics",
+    ),
     ({"members": X}, "members: must be a pair (x, y) of examples [n, ...] and labels [n]"),
     ({"nonmembers": (X[:9], Y[:9])}, "nonmembers: has 9 examples; 10 or more are needed"),
     ({"members": (X, Y[:-1])}, "members: x has the shape [120, 2], but y [119]"),
     ({"members": spoiled(7, np.nan)}, "members: x has NaN or infinity"),
     ({"members": (X, Y * 0.5)}, "members: y must be an array of whole numbers [n], the classes"),
     ({"members": (X, Y - 1)}, "members: y has negative labels"),
-    ({"members": ([[1], [1, 2]], [0, 1])}, "members: x must be an array of numbers [n, ...], got object"),
-    ({"nonmembers": (X[:, :1], Y)}, "nonmembers: examples have the shape [1], those of members [2]"),
-    ({"nonmembers": INSIDE}, "nonmembers: examples of both sides: 120 (nonmembers[0] = members[0],"),
+    (
+        {"members": ([[1], [1, 2]], [0, 1])},
+        "members: x must be an array of numbers [n, ...], got object",
+    ),
+    (
+        {"nonmembers": (X[:, :1], Y)},
+        "nonmembers: examples have the shape [1], those of members [2]",
+    ),
+    (
+        {"nonmembers": INSIDE},
+        "nonmembers: examples of both sides: 120 (nonmembers[0] = members[0],",
+    ),
     ({"members": FINE, "nonmembers": INSIDE}, "nonmembers: examples of both sides: 120"),
     ({"module": Told().bfloat16(), "nonmembers": (X * (1 + 1e-5), Y)}, "examples of both sides"),
     ({"members": (X, Y + 5)}, "gives 3 outputs, one for each class from 0, but a label is 7"),
     ({"module": Two()}, "module: returns a tuple in evaluation; it must return the logits alone"),
     ({"module": torch.nn.Linear(2, 1)}, "module: returns torch.float32 [240, 1] in evaluation"),
-    ({"module": torch.nn.Linear(5, 2)}, "module: cannot be called with examples [240, 2]: RuntimeError: "),
+    (
+        {"module": torch.nn.Linear(5, 2)},
+        "module: cannot be called with examples [240, 2]: RuntimeError: ",
+    ),
     ({"module": torch.nn.Sequential(Told(), torch.nn.Softmax(1))}, "module: gives probabilities"),
     ({"module": mute()}, "module: gives NaN or infinity"),
     ({"references": [torch.nn.Linear(2, 4)]}, "references[0]: gives 4 classes, but module gives 3"),
@@ -146,7 +174,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "sentence"), REFUSED)
-def test_what_no_attack_can_be_made_on_is_refused_in_a_sentence(given: dict[str, Any], sentence: str) -> None:
+def test_what_no_attack_can_be_made_on_is_refused_in_a_sentence(
+    given: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.audit(**{"module": Told(), "members": INSIDE, "nonmembers": OUTSIDE} | given)
     assert sentence in str(refusal.value)
@@ -175,14 +205,21 @@ class Picky(Told):
 
 @pytest.mark.parametrize(
     ("module", "why"),
-    [(Still(), "ValueError: the output does not depend on a trainable parameter"), (Picky(), "IndexError: I need two")],
+    [
+        (Still(), "ValueError: the output does not depend on a trainable parameter"),
+        (Picky(), "IndexError: I need two"),
+    ],
 )
 def test_gradients_that_there_are_not_are_refused_with_what_to_do(module: Told, why: str) -> None:
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.audit(module, INSIDE, OUTSIDE)
     assert str(refusal.value).startswith(f"module: its gradients cannot be computed: {why}")
-    assert str(refusal.value).endswith("; give gradients=False to leave out the attack by gradients")
-    assert "gradient_norm" not in fedpriv.audit(module, INSIDE, OUTSIDE, gradients=False).table.index
+    assert str(refusal.value).endswith(
+        "; give gradients=False to leave out the attack by gradients"
+    )
+    assert (
+        "gradient_norm" not in fedpriv.audit(module, INSIDE, OUTSIDE, gradients=False).table.index
+    )
 
 
 FORMS: tuple[Callable[[Any], Any], ...] = (
@@ -195,8 +232,12 @@ FORMS: tuple[Callable[[Any], Any], ...] = (
 
 @pytest.mark.parametrize("form", FORMS, ids=["bfloat16", "long", "bytes", "strides"])
 def test_examples_of_other_types_are_taken(form: Callable[[Any], Any]) -> None:
-    apart = OUTSIDE[0] - np.array([0, 4], np.float32)  # coarse numbers of both sides must not be equal
-    result = fedpriv.audit(Told(), (form(INSIDE[0]), INSIDE[1]), (form(apart), OUTSIDE[1]), gradients=False)
+    apart = OUTSIDE[0] - np.array(
+        [0, 4], np.float32
+    )  # coarse numbers of both sides must not be equal
+    result = fedpriv.audit(
+        Told(), (form(INSIDE[0]), INSIDE[1]), (form(apart), OUTSIDE[1]), gradients=False
+    )
     assert result.measures.query("attack == 'loss' and metric == 'auc'").iloc[0].value > 0.7
 
 

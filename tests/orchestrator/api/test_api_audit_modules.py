@@ -1,4 +1,6 @@
-"""``fedpriv.audit`` of modules whose outputs have another form, or depend on more than the example."""
+"""``fedpriv.audit`` of modules whose outputs have another form, or depend on more than the
+example.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ def test_the_cause_is_named(change: Any, words: str) -> None:
 
 
 class Carried(Linear):
-    """A recurrent layer that goes on from the state of the batch before, if that had as many examples."""
+    """A recurrent layer that goes on from the state of the batch before, if that had as many
+    examples.
+    """
 
     def __init__(self) -> None:
         super().__init__(3)
@@ -217,26 +221,36 @@ class Centered(Linear):
         (Centered, "another batch"),
     ],
 )
-def test_outputs_that_depend_on_call_chance_or_batch_are_refused(make: Any, words: str, batch_size: int) -> None:
+def test_outputs_that_depend_on_call_chance_or_batch_are_refused(
+    make: Any, words: str, batch_size: int
+) -> None:
     module = make()
     state = torch.get_rng_state()
     flags = [part.training for part in module.modules()]
     arrays = {name: array.clone() for name, array in module.state_dict().items()}
-    attributes = {name: repr(value) for name, value in vars(module).items() if not name.startswith("_")}
+    attributes = {
+        name: repr(value) for name, value in vars(module).items() if not name.startswith("_")
+    }
     with pytest.raises(fedpriv.ConfigError) as refused:
         audited(module, batch_size=batch_size)
     assert f"module: gives an example another output in {words}" in str(refused.value)
     assert torch.equal(torch.get_rng_state(), state)
     assert [part.training for part in module.modules()] == flags
     assert all(torch.equal(array, arrays[name]) for name, array in module.state_dict().items())
-    assert {name: repr(value) for name, value in vars(module).items() if not name.startswith("_")} == attributes
+    assert {
+        name: repr(value) for name, value in vars(module).items() if not name.startswith("_")
+    } == attributes
     assert not module._forward_hooks
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_rounding_is_no_dependence(kind: torch.dtype) -> None:
     torch.manual_seed(0)
-    deep = [layer for _ in range(6) for layer in (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout())]
+    deep = [
+        layer
+        for _ in range(6)
+        for layer in (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout())
+    ]
     assert len(audited(nn.Sequential(*deep, nn.Linear(6, 3)).to(kind)).scores) == 2 * N
 
 

@@ -1,4 +1,6 @@
-"""``fedpriv.load`` and `Results`: what the files hold, as DataFrames, tables, figures, models and comparisons."""
+"""``fedpriv.load`` and `Results`: what the files hold, as DataFrames, tables, figures, models
+and comparisons.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_trials_begin_with_id_status_and_swept_values(results: fedpriv.Results) 
     assert set(mine.columns) >= set(held.columns)
 
 
-def test_tables_of_all_trials_have_the_trial_and_its_values_in_front(results: fedpriv.Results) -> None:
+def test_tables_of_all_trials_have_the_trial_and_its_values_in_front(
+    results: fedpriv.Results,
+) -> None:
     rounds = results.rounds
     assert list(rounds.columns[:4]) == ["trial", *SWEEP]
     for trial, rows in rounds.groupby("trial"):
@@ -69,7 +73,9 @@ def test_the_summary_has_the_means_and_intervals_of_the_reports(results: fedpriv
 
 
 def test_what_a_reader_sees(results: fedpriv.Results) -> None:
-    assert repr(results).startswith("<fedpriv results of grid: 12 trials: 11 finished, 1 failed in ")
+    assert repr(results).startswith(
+        "<fedpriv results of grid: 12 trials: 11 finished, 1 failed in "
+    )
     html = results._repr_html_()
     assert "IFCA-MIR" in html and "2 of 3" in html and "±" in html
     assert results.headline == results.story.headline and "minority" in results.headline
@@ -80,14 +86,18 @@ def test_a_latex_table_has_a_line_for_each_setting(results: fedpriv.Results) -> 
     assert r"\toprule" in text and r"\label{tab:both}" in text
     assert text.count(r" $\pm$ ") >= 6 and text.count("IFCA-MIR") == 2
     assert "±" not in text and "_" not in text
-    with pytest.raises(fedpriv.ConfigError, match="metrics: grid has no metric 'acuracy'. Did you mean 'accuracy'"):
+    with pytest.raises(
+        fedpriv.ConfigError, match="metrics: grid has no metric 'acuracy'. Did you mean 'accuracy'"
+    ):
         results.to_latex(["acuracy"])
 
 
 def test_figures_are_those_of_the_report(results: fedpriv.Results) -> None:
     figure: Any = results.figure("violations")
     assert "violations" in results.figures and figure._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(fedpriv.ConfigError, match="no figure 'violation'. Did you mean 'violations'"):
+    with pytest.raises(
+        fedpriv.ConfigError, match="no figure 'violation'. Did you mean 'violations'"
+    ):
         results.figure("violation")
 
 
@@ -101,14 +111,20 @@ def test_a_comparison_pairs_settings_on_the_same_data_by_seed(tmp_path: Path) ->
     assert list(table["sweep"]) == [*sweeps] and list(table["metric"]) == ["accuracy_minority"] * 2
     differences = theirs.trials["accuracy_minority"] - mine.trials["accuracy_minority"]
     line, half = table.iloc[1], 4.302653 * differences.std() / np.sqrt(3)
-    assert (line["against"], line["pairs"]) == ("clustering IFCA", 3) and pd.isna(table.iloc[0]["difference"])
+    assert (line["against"], line["pairs"]) == ("clustering IFCA", 3) and pd.isna(
+        table.iloc[0]["difference"]
+    )
     assert line["difference"] == pytest.approx(differences.mean())
     assert line["difference_high"] - line["difference"] == pytest.approx(half, rel=1e-5)
     assert line["mean"] == pytest.approx(theirs.trials["accuracy_minority"].mean())
 
 
-def test_a_comparison_of_other_data_is_side_by_side_only(results: fedpriv.Results, tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "other", {"data.split.minority_ratio": [0.4], "seed": [0, 1, 2]})
+def test_a_comparison_of_other_data_is_side_by_side_only(
+    results: fedpriv.Results, tmp_path: Path
+) -> None:
+    folder = write_sweep(
+        tmp_path / "other", {"data.split.minority_ratio": [0.4], "seed": [0, 1, 2]}
+    )
     table = results.compare(fedpriv.load(folder))
     assert "difference" not in table and set(table["sweep"]) == {"grid", "other"}
     assert {"accuracy", "violations"} <= set(table["metric"])
@@ -121,10 +137,20 @@ def test_a_comparison_of_other_data_is_side_by_side_only(results: fedpriv.Result
     ("mine", "theirs", "hashes", "pairs"),
     [
         ({"split_seed": 7}, {"split_seed": 8}, None, None),
-        ({"split_seed": None}, {"split_seed": 1}, None, 1),  # the trial with seed 1 is on partition 1, too
+        (
+            {"split_seed": None},
+            {"split_seed": 1},
+            None,
+            1,
+        ),  # the trial with seed 1 is on partition 1, too
         ({"split_seed": 7}, {"split_seed": 7}, None, 3),
         ({}, {}, (("aa", "aa", None), ("aa", "aa", "aa")), 3),
-        ({}, {}, (("aa", "aa", None), ("aa", "bb", "bb")), None),  # of the second pair, both are known and differ
+        (
+            {},
+            {},
+            (("aa", "aa", None), ("aa", "bb", "bb")),
+            None,
+        ),  # of the second pair, both are known and differ
     ],
 )
 def test_only_runs_on_the_same_partition_of_the_same_data_are_pairs(
@@ -136,7 +162,9 @@ def test_only_runs_on_the_same_partition_of_the_same_data_are_pairs(
         for place, path in enumerate(sorted(folder.glob("trials/*"))):
             facts = read_manifest(path).facts
             config = yaml.safe_load((path / "config.yaml").read_text())
-            (path / "config.yaml").write_text(yaml.safe_dump(config | {"data": config["data"] | fields}))
+            (path / "config.yaml").write_text(
+                yaml.safe_dump(config | {"data": config["data"] | fields})
+            )
             origin = {"origin": {"data": hashes[i][place]}} if hashes else {}
             seal(path, facts | origin)
         loaded.append(fedpriv.load(folder))
@@ -150,7 +178,9 @@ def test_a_setting_is_paired_with_the_one_that_agrees_in_what_both_vary(
 ) -> None:
     folder = write_sweep(tmp_path / "other", {**SWEEP, "clustering.name": ["ifca"]})
     table = results.compare(fedpriv.load(folder), ["accuracy"]).query("sweep == 'other'")
-    assert list(table["against"]) == [f"clustering IFCA, minority ratio {ratio}" for ratio in (0.1, 0.3)]
+    assert list(table["against"]) == [
+        f"clustering IFCA, minority ratio {ratio}" for ratio in (0.1, 0.3)
+    ]
     assert list(table["pairs"]) == [3, 3] and table["p_holm"].ge(table["p"]).all()
 
 
@@ -164,17 +194,30 @@ def test_a_model_is_the_module_with_the_saved_weights(trained: fedpriv.Results) 
     assert module(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
-def test_models_that_there_are_not_are_refused(trained: fedpriv.Results, results: fedpriv.Results) -> None:
+def test_models_that_there_are_not_are_refused(
+    trained: fedpriv.Results, results: fedpriv.Results
+) -> None:
     for sentence, attempt in (
         ("trial: tiny has no trial 'zz'", lambda: trained.model("zz")),
-        ("group: trial .* has no model 'gobal'. Did you mean 'global'", lambda: trained.model(group="gobal")),
+        (
+            "group: trial .* has no model 'gobal'. Did you mean 'global'",
+            lambda: trained.model(group="gobal"),
+        ),
         ("trial: name one of the 12 trials by its id", lambda: results.model()),
-        ("trial 000000000b has no saved model; its status is failed", lambda: results.model("000000000b")),
+        (
+            "trial 000000000b has no saved model; its status is failed",
+            lambda: results.model("000000000b"),
+        ),
     ):
         with pytest.raises(fedpriv.ConfigError, match=sentence):
             attempt()
 
 
-def test_a_folder_without_results_is_refused_and_sweeps_in_it_are_named(results: fedpriv.Results) -> None:
-    with pytest.raises(fedpriv.ConfigError, match="contains no results.*the folders of sweeps grid: give one of them"):
+def test_a_folder_without_results_is_refused_and_sweeps_in_it_are_named(
+    results: fedpriv.Results,
+) -> None:
+    with pytest.raises(
+        fedpriv.ConfigError,
+        match="contains no results.*the folders of sweeps grid: give one of them",
+    ):
         fedpriv.load(results.folder.parent)

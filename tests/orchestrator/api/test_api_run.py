@@ -54,14 +54,23 @@ def test_a_dict_is_the_same_sweep_as_its_file_is_kept_with_the_results_and_train
 
 
 def test_changes_by_dotted_key(tmp_path: Path, inline: None, tiny: dict[str, Any]) -> None:
-    changes = {"base.rounds": 2, "sweep.seed.grid_search": (3,), "base.model": {"name": "mlp", "hidden": [4]}}
+    changes = {
+        "base.rounds": 2,
+        "sweep.seed.grid_search": (3,),
+        "base.model": {"name": "mlp", "hidden": [4]},
+    }
     results = fedpriv.run(tiny, set=changes, results=tmp_path)
     assert list(results.trials.seed) == [3] and list(results.rounds["round"]) == [0, 1]
     assert dict(results.model().named_parameters())["1.weight"].shape == (4, 64)
-    assert '# --set base.model={"name": "mlp", "hidden": [4]}' in (results.folder / "sweep.yaml").read_text()
+    assert (
+        '# --set base.model={"name": "mlp", "hidden": [4]}'
+        in (results.folder / "sweep.yaml").read_text()
+    )
 
 
-def test_all_problems_of_a_dict_are_named_with_keys_and_without_lines(tmp_path: Path, tiny: dict[str, Any]) -> None:
+def test_all_problems_of_a_dict_are_named_with_keys_and_without_lines(
+    tmp_path: Path, tiny: dict[str, Any]
+) -> None:
     tiny["base"] = {**tiny["base"], "rounds": 0, "model": {"name": "mpl"}}
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.run(tiny, results=tmp_path / "results", set={"base.training.lr": "fast"})
@@ -90,13 +99,17 @@ def test_all_problems_of_a_dict_are_named_with_keys_and_without_lines(tmp_path: 
         ),
     ],
 )
-def test_other_arguments_are_refused_in_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
+def test_other_arguments_are_refused_in_a_sentence(
+    arguments: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.run(**arguments)
     assert sentence in str(refusal.value)
 
 
-@pytest.mark.parametrize("text", ["0o17", "yes", "1e3", "2024-01-01", "~", "a: b", "é", "", "null", "- x"])
+@pytest.mark.parametrize(
+    "text", ["0o17", "yes", "1e3", "2024-01-01", "~", "a: b", "é", "", "null", "- x"]
+)
 def test_a_text_stays_a_text(text: str) -> None:
     assert read(dump({"name": text}), "x").value == {"name": text}
 
@@ -107,7 +120,9 @@ def test_an_interrupted_run_raises_and_a_failed_one_returns_what_there_is(
     monkeypatch.setattr(commands, "run_sweep", lambda *_: INTERRUPTED)
     with pytest.raises(KeyboardInterrupt):
         fedpriv.run(tiny, results=tmp_path)
-    monkeypatch.setattr(commands, "run_sweep", lambda *given: run_sweep_inline(*given) or SOME_FAILED)
+    monkeypatch.setattr(
+        commands, "run_sweep", lambda *given: run_sweep_inline(*given) or SOME_FAILED
+    )
     assert len(fedpriv.run(tiny, results=tmp_path).trials) == 2
 
 
@@ -115,7 +130,9 @@ def test_models_are_sent_to_mlflow_only_if_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: dict[str, Any]
 ) -> None:
     given: list[Choices] = []
-    monkeypatch.setattr(commands, "run_sweep", lambda _, choices: given.append(choices) or INTERRUPTED)
+    monkeypatch.setattr(
+        commands, "run_sweep", lambda _, choices: given.append(choices) or INTERRUPTED
+    )
     for asked in ({"log_models": True}, {}):
         with pytest.raises(KeyboardInterrupt):
             fedpriv.run(tiny, results=tmp_path, **asked)
@@ -123,7 +140,10 @@ def test_models_are_sent_to_mlflow_only_if_asked_for(
 
 
 def test_changed_trials_are_run_again_on_demand(
-    tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    tiny: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(commands, "run_sweep", run_sweep_inline)
@@ -145,6 +165,8 @@ def test_options_that_cannot_be_used_are_refused_by_the_names_of_the_arguments(
         fedpriv.run(tiny, results=tmp_path, tracking_uri="127.0.0.1:9")
     tiny |= {"sweep": {"training.lr": {"loguniform": [0.01, 0.1]}}, "samples": 2}
     tiny |= {"tune": {"metric": "accuracy", "mode": "max", "search": "optuna"}}
-    with pytest.raises(fedpriv.ConfigError, match="repeat_changed: a search draws its trials from earlier results"):
+    with pytest.raises(
+        fedpriv.ConfigError, match="repeat_changed: a search draws its trials from earlier results"
+    ):
         fedpriv.run(tiny, results=tmp_path, dry_run=True, repeat_changed=True)
     assert not list(tmp_path.iterdir())

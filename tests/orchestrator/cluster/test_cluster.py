@@ -18,7 +18,9 @@ HERE, THERE = Target(), Target("10.0.0.1:6379", "--address")
 
 @pytest.fixture
 def started(monkeypatch):
-    """The addresses that Ray was asked to start at or join; as many starts fail as the test says."""
+    """The addresses that Ray was asked to start at or join; as many starts fail as the test
+    says.
+    """
     asked: list[str] = []
     failing = SimpleNamespace(starts=0, error=RuntimeError("the machine was too slow"))
 
@@ -29,7 +31,9 @@ def started(monkeypatch):
 
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: asked.append("shutdown"))
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False}])
+    monkeypatch.setattr(
+        ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False}]
+    )
     return SimpleNamespace(asked=asked, failing=failing)
 
 
@@ -50,7 +54,12 @@ SLOW = RuntimeError("the machine was too slow")
 @pytest.mark.parametrize(
     ("target", "error", "said", "tries"),
     [
-        (HERE, SLOW, r"cannot use Ray \(this machine\): the machine was too slow", 2 * ["local", "shutdown"]),
+        (
+            HERE,
+            SLOW,
+            r"cannot use Ray \(this machine\): the machine was too slow",
+            2 * ["local", "shutdown"],
+        ),
         (
             THERE,
             SLOW,
@@ -63,7 +72,12 @@ SLOW = RuntimeError("the machine was too slow")
             "the cluster asks for another token; see docs/cluster.md",
             ["10.0.0.1:6379", "shutdown"],
         ),
-        (UNNAMED, SLOW, "too slow; --address local starts Ray on this machine", ["10.0.0.1:6379", "shutdown"]),
+        (
+            UNNAMED,
+            SLOW,
+            "too slow; --address local starts Ray on this machine",
+            ["10.0.0.1:6379", "shutdown"],
+        ),
     ],
 )
 def test_what_fails_for_good_is_told_with_the_address(started, target, error, said, tries):
@@ -74,13 +88,20 @@ def test_what_fails_for_good_is_told_with_the_address(started, target, error, sa
 
 
 def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
-    assert "joined the Ray cluster at 10.0.0.1:6379 (1 node, 4 CPUs), which /tmp" in joined(UNNAMED, [{"CPU": 4.0}])
+    assert "joined the Ray cluster at 10.0.0.1:6379 (1 node, 4 CPUs), which /tmp" in joined(
+        UNNAMED, [{"CPU": 4.0}]
+    )
 
 
 @pytest.mark.parametrize("mode", ["token", None])
-def test_a_head_with_another_mode_of_authentication_is_a_guess_that_names_the_variable(started, monkeypatch, mode):
+def test_a_head_with_another_mode_of_authentication_is_a_guess_that_names_the_variable(
+    started, monkeypatch, mode
+):
     monkeypatch.setenv(MODE, mode) if mode else monkeypatch.delenv(MODE, raising=False)
-    started.failing.starts, started.failing.error = 9, ConnectionError("Failed to connect to Ray cluster")
+    started.failing.starts, started.failing.error = (
+        9,
+        ConnectionError("Failed to connect to Ray cluster"),
+    )
     with pytest.raises(ClusterError) as refused, ray_session(THERE, PLACE):
         pass
     assert f"{MODE} is {mode or 'not set'} here" in str(refused.value)
@@ -89,7 +110,9 @@ def test_a_head_with_another_mode_of_authentication_is_a_guess_that_names_the_va
     assert MODE not in str(refused.value)
 
 
-def test_a_ray_that_is_started_here_asks_for_a_token_unless_the_user_says_otherwise(tmp_path, monkeypatch):
+def test_a_ray_that_is_started_here_asks_for_a_token_unless_the_user_says_otherwise(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     variables = {MODE: "disabled"}
     require_token(variables)
@@ -117,7 +140,9 @@ def test_nobody_else_can_read_the_token(tmp_path, monkeypatch, before):
     assert token.read_text() == kept
 
 
-def test_a_token_that_is_a_link_or_a_home_that_cannot_be_written_is_left_to_ray(tmp_path, monkeypatch):
+def test_a_token_that_is_a_link_or_a_home_that_cannot_be_written_is_left_to_ray(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "other").write_text("theirs")
     (tmp_path / "other").chmod(0o644)
@@ -129,7 +154,9 @@ def test_a_token_that_is_a_link_or_a_home_that_cannot_be_written_is_left_to_ray(
     require_token({})
 
 
-def test_a_ray_that_is_started_here_has_the_loopback_address_and_one_that_is_joined_has_not(started, monkeypatch):
+def test_a_ray_that_is_started_here_has_the_loopback_address_and_one_that_is_joined_has_not(
+    started, monkeypatch
+):
     addresses: list[str] = []
     monkeypatch.setattr(ray, "init", lambda **_: addresses.append(ray.util.get_node_ip_address()))
     before = ray_constants.ENABLE_RAY_CLUSTER
@@ -146,6 +173,9 @@ def test_nobody_can_reach_a_ray_that_is_started_here_from_another_machine():
         assert ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid()
         started_here = [psutil.Process(), *psutil.Process().children(recursive=True)]
         listening = {
-            one.laddr.ip for process in started_here for one in process.net_connections() if one.status == "LISTEN"
+            one.laddr.ip
+            for process in started_here
+            for one in process.net_connections()
+            if one.status == "LISTEN"
         }
     assert listening and {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}

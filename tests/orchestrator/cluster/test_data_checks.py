@@ -1,4 +1,6 @@
-"""What data, readers, splits, models and attacks lack is refused before anything starts, with the line of the file."""
+"""What data, readers, splits, models and attacks lack is refused before anything starts, with
+the line of the file.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,15 @@ def problems(folder: Path, shadow: int, replicas: int) -> list[ConfigProblem]:
 def test_a_target_without_a_stand_in_is_refused_with_its_line(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, shadow=0, replicas=8)
     assert str(problem).startswith(f"{tmp_path / 'attacked.yaml'}:10: base.attacks.1.replicas")
-    assert "a stand-in for client 3 needs a shadow set" in problem.sentence and "data.shadow_size" in problem.sentence
+    assert (
+        "a stand-in for client 3 needs a shadow set" in problem.sentence
+        and "data.shadow_size" in problem.sentence
+    )
     (problem,) = problems(tmp_path, shadow=5, replicas=8)  # of ten classes
-    assert "of all of its classes, and none of the 5 in the server's shadow set is of classes " in problem.sentence
+    assert (
+        "of all of its classes, and none of the 5 in the server's shadow set is of classes "
+        in problem.sentence
+    )
 
 
 def test_with_a_stand_in_or_without_a_paired_test_nothing_is_missing_and_each_partition_is_made_once(
@@ -68,19 +76,30 @@ def test_with_a_stand_in_or_without_a_paired_test_nothing_is_missing_and_each_pa
     assert partitions == [(0, (1, 1)), (1, (1, 1))]  # of four trials
     partitions.clear()
     assert problems(tmp_path, shadow=0, replicas=8)
-    assert partitions[:2] == [(0, (1, 1)), (0, (8, 8))]  # nothing is refused for what one pixel of each image shows
+    assert partitions[:2] == [
+        (0, (1, 1)),
+        (0, (8, 8)),
+    ]  # nothing is refused for what one pixel of each image shows
 
 
-def test_noise_for_a_target_is_found_in_the_same_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_for_a_target_is_found_in_the_same_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, settled, partitions = tmp_path / "target.yaml", [], []
     training = "sampling: shuffle, target_epsilon: 2, epochs: 1, lr: 0.1"
     path.write_text(
-        "name: target\nbase:\n  rounds: 20\n  data: {name: digits, clients: 4, examples_per_client: 40}\n"
-        f"  model: mlp\n  training: {{name: dp_sgd, {training}}}\n  attacks: [{{name: sia, targets: 5}}]\n"
+        f"name: target\nbase:\n  rounds: 20\n  data: {{name: digits, clients: 4, "
+        f"examples_per_client: 40}}\n  model: mlp\n  training: {{name: dp_sgd, {training}}}\n "
+        f" attacks: [{{name: sia, targets: 5}}]\n"
     )
     real = data_checks._lacking
-    monkeypatch.setattr(data_checks, "_lacking", lambda *given: partitions.append(given) or real(*given))
-    assert data_problems(load_sweep(path), download=False, settle=lambda *pair: settled.append(pair)) == []
+    monkeypatch.setattr(
+        data_checks, "_lacking", lambda *given: partitions.append(given) or real(*given)
+    )
+    assert (
+        data_problems(load_sweep(path), download=False, settle=lambda *pair: settled.append(pair))
+        == []
+    )
     ((run, ready),) = settled
     assert run.training.config.target_epsilon == 2 and len(partitions) == 1
     assert ready.training.config.noise_multiplier == pytest.approx(8.9166, abs=1e-4)
@@ -115,8 +134,13 @@ def model_sweep(folder: Path, model: str, args: str = "") -> Sweep:
 
 @pytest.mark.usefixtures("own_modules")
 def test_a_model_that_does_not_fit_the_data_is_one_problem_at_its_line(tmp_path: Path) -> None:
-    (problem,) = map(str, data_problems(model_sweep(tmp_path, "Wrapped", "kind: plain, classes: 5"), download=False))
-    assert problem.startswith(f"{tmp_path}/sweep.yaml:6: base.model.name: tests.support.own_modules:Wrapped ")
+    (problem,) = map(
+        str,
+        data_problems(model_sweep(tmp_path, "Wrapped", "kind: plain, classes: 5"), download=False),
+    )
+    assert problem.startswith(
+        f"{tmp_path}/sweep.yaml:6: base.model.name: tests.support.own_modules:Wrapped "
+    )
     assert "[4, 5]" in problem and "the data have 10 classes" in problem
     assert data_problems(model_sweep(tmp_path, "Plain"), download=False) == []
 
@@ -125,14 +149,20 @@ def test_a_model_that_does_not_fit_the_data_is_one_problem_at_its_line(tmp_path:
 def test_models_and_their_arguments_can_be_swept(tmp_path):
     sweeps = {
         "args: {width: 4}\nsweep: {model.args.width: {grid_search: [8, 16]}}": "tests.support.own_modules:Plain",
-        "hidden: [8]\nsweep: {model.name: {grid_search: [mlp, 'tests.support.own_modules:tied']}}": "mlp",
+        "hidden: [8]\nsweep: {model.name: {grid_search: [mlp, "
+        "'tests.support.own_modules:tied']}}": "mlp",
     }
     names = []
     for fields, name in sweeps.items():
-        text = MODEL.replace("tests.support.own_modules:CLASS", name).replace("args: {ARGS}", fields)
+        text = MODEL.replace("tests.support.own_modules:CLASS", name).replace(
+            "args: {ARGS}", fields
+        )
         (tmp_path / "sweep.yaml").write_text(text)
         names += [run.model.title for run in load_sweep(tmp_path / "sweep.yaml").runs]
-    assert names == ["tests.support.own_modules:Plain"] * 2 + ["mlp", "tests.support.own_modules:tied"]
+    assert names == ["tests.support.own_modules:Plain"] * 2 + [
+        "mlp",
+        "tests.support.own_modules:tied",
+    ]
 
 
 READER = """
@@ -187,32 +217,48 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Own]:
     forget()
 
 
-def test_an_attack_without_a_shadow_set_is_refused_and_does_not_fail_in_a_later_round(own: Own) -> None:
+def test_an_attack_without_a_shadow_set_is_refused_and_does_not_fail_in_a_later_round(
+    own: Own,
+) -> None:
     assert own.reads() == []
     for tests in (0, 1):
         (problem,) = own.reads(f"tests = {tests}")
         assert str(problem).startswith(
-            f"{own.sweep}:7: base.attacks.0: shadow_mia trains shadow models on the server's shadow set, "
+            f"{own.sweep}:7: base.attacks.0: shadow_mia trains shadow models on the "
+            "server's shadow set, "
         )
         assert f"which has {tests} examples of mine; it needs 2 or more" in problem.sentence
     own.sweep.write_text(bare := SWEEP.replace("[{name: shadow_mia, shadows: 1}]", "[]"))
     assert own.reads("tests = 0") == []
     dirichlet = bare.replace("{name: groups, transform: none, minority_ratio: 0.5}", "dirichlet")
     own.sweep.write_text(dirichlet + "  aggregation: fedopt\n")
-    (problem,) = own.reads()  # shadow_size: null, which is all test examples under other splits and none here
-    assert "base.aggregation" in str(problem) and "dirichlet of mine leaves it none" in problem.sentence
+    (problem,) = (
+        own.reads()
+    )  # shadow_size: null, which is all test examples under other splits and none here
+    assert (
+        "base.aggregation" in str(problem)
+        and "dirichlet of mine leaves it none" in problem.sentence
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise KeyError('age')", "mine failed with KeyError: 'age' (mine.py, line 14: raise KeyError('age'))"),
+        (
+            "raise KeyError('age')",
+            "mine failed with KeyError: 'age' (mine.py, line 14: raise KeyError('age'))",
+        ),
         ("np.zeros(3) @ np.zeros(4)", "failed with ValueError: matmul"),
         ("raise MemoryError", "the reader of mine failed with MemoryError"),
-        ("return None", "is wrong: load must return a datasets.federation.Source; it returned NoneType"),
+        (
+            "return None",
+            "is wrong: load must return a datasets.federation.Source; it returned NoneType",
+        ),
     ],
 )
-def test_what_a_reader_does_wrong_is_a_problem_and_no_traceback(own: Own, body: str, said: str) -> None:
+def test_what_a_reader_does_wrong_is_a_problem_and_no_traceback(
+    own: Own, body: str, said: str
+) -> None:
     wrong = own.reads(body)
     assert any(said in problem.sentence for problem in wrong)
     assert all(str(own.sweep) in str(problem) for problem in wrong)
@@ -234,7 +280,9 @@ def csv(folder: Path, rows: int = 300) -> None:
     (folder / "t.csv").write_text("\n".join(["age,where,sick", *lines]) + "\n")
 
 
-def test_own_files_lie_beside_the_sweep_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_files_lie_beside_the_sweep_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     csv(tmp_path / "data")
     (tmp_path / "own.yaml").write_text(CSV)
     monkeypatch.chdir(tmp_path.parent)
@@ -245,16 +293,23 @@ def test_own_files_lie_beside_the_sweep_file(tmp_path: Path, monkeypatch: pytest
     assert partition_data(run, sweep.root_of(run)).clients == 3
     data, _ = SmallRuns(sweep.root_of).data(run)
     assert data.clients == 3 and len(data.shadow) == 20
-    assert load_sweep(Path(tmp_path.name) / "own.yaml", ["base.data={name: digits}"]).runs[0].data.name == "digits"
+    assert (
+        load_sweep(Path(tmp_path.name) / "own.yaml", ["base.data={name: digits}"]).runs[0].data.name
+        == "digits"
+    )
 
 
-def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken(tmp_path: Path) -> None:
+def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken(
+    tmp_path: Path,
+) -> None:
     csv(tmp_path / "data")
     (tmp_path / "own.yaml").write_text(CSV)
     (run,) = load_sweep(tmp_path / "own.yaml").runs
     before = data_hash(partition_data(run, tmp_path))
     assert before == data_hash(partition_data(run, tmp_path))
-    (tmp_path / "data/t.csv").write_text((tmp_path / "data/t.csv").read_text().replace("37.5", "37.25"))
+    (tmp_path / "data/t.csv").write_text(
+        (tmp_path / "data/t.csv").read_text().replace("37.5", "37.25")
+    )
     assert before != data_hash(partition_data(run, tmp_path))
 
 
@@ -264,4 +319,7 @@ def test_a_data_set_has_the_hash_that_records_of_earlier_versions_name() -> None
     assert data_hash(source) == "9e5761875061d4d8"
     assert data_hash(replace(source, fit=lambda rows: source)) == "f0931a2d9d47cf97"
     assert data_hash(replace(source, remarks=("not read: 3 .gif in cat",))) == "9e5761875061d4d8"
-    assert data_hash(replace(source, mean=(0.5,), persons=np.array([*"abcd"], object))) == "37861a40ab57eb8f"
+    assert (
+        data_hash(replace(source, mean=(0.5,), persons=np.array([*"abcd"], object)))
+        == "37861a40ab57eb8f"
+    )

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from orchestrator.cluster.orphans import MARK, _folder, _mark, end_orphans, end_own, marks, ray_processes
+from orchestrator.cluster.orphans import (
+    MARK,
+    _folder,
+    _mark,
+    end_orphans,
+    end_own,
+    marks,
+    ray_processes,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +40,9 @@ def sleeping(started: list[subprocess.Popen[bytes]], mark: str = "") -> psutil.P
     """A process of ours, with a mark in its environment."""
     program = "import sys, time; print(flush=True); time.sleep(60)"
     environment = {**os.environ, **({MARK: mark} if mark else {})}
-    started.append(subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE))
+    started.append(
+        subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE)
+    )
     started[-1].stdout.readline()  # type: ignore[union-attr]
     return psutil.Process(started[-1].pid)
 

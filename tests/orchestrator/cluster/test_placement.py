@@ -1,4 +1,6 @@
-"""Placement: the bundles of a trial, what does not fit and why, and how many trials fit together."""
+"""Placement: the bundles of a trial, what does not fit and why, and how many trials fit
+together.
+"""
 
 from typing import Any
 
@@ -44,7 +46,9 @@ def test_actors_and_shadow_tasks_are_sent_to_their_bundles(device, first):
 
     assert (indices(actors), indices(shadows)) == ([0, 1, 2], [first, first + 1, first + 2])
     # An actor that waits takes no CPU from the shadow task that has its bundle meanwhile.
-    assert {one["num_cpus"] for one in actors} == {0} and {one["num_cpus"] for one in shadows} == {4}
+    assert {one["num_cpus"] for one in actors} == {0} and {one["num_cpus"] for one in shadows} == {
+        4
+    }
     assert {one["num_gpus"] for one in actors + shadows} == {found.gpu}
 
 
@@ -53,14 +57,30 @@ def test_actors_and_shadow_tasks_are_sent_to_their_bundles(device, first):
 
 def test_what_cannot_be_placed_is_told_with_its_numbers() -> None:
     sentence = misfit(place(client_actors=4, threads=2), [{"CPU": 6.0}]) or ""
-    assert "needs 8 CPU and the cluster has 6 CPU on 1 nodes" in sentence and "resources.client_actors" in sentence
+    assert (
+        "needs 8 CPU and the cluster has 6 CPU on 1 nodes" in sentence
+        and "resources.client_actors" in sentence
+    )
     assert misfit(place("cuda", client_actors=1, clients_per_gpu=4), [{"CPU": 8.0}]) == NO_GPU
-    sentence = misfit(place("cuda", client_actors=6, clients_per_gpu=4), [{"CPU": 32.0, "GPU": 1.0}]) or ""
-    assert "1/4 GPU each" in sentence and "needs 12 CPU and 3 GPU and the cluster has 32 CPU and 1 GPU" in sentence
+    sentence = (
+        misfit(place("cuda", client_actors=6, clients_per_gpu=4), [{"CPU": 32.0, "GPU": 1.0}]) or ""
+    )
+    assert (
+        "1/4 GPU each" in sentence
+        and "needs 12 CPU and 3 GPU and the cluster has 32 CPU and 1 GPU" in sentence
+    )
 
 
 @pytest.mark.parametrize(
-    ("nodes", "fits"), [([8], True), ([4, 4], True), ([3, 3, 2], False), ([2] * 4, True), ([1] * 8, False), ([], False)]
+    ("nodes", "fits"),
+    [
+        ([8], True),
+        ([4, 4], True),
+        ([3, 3, 2], False),
+        ([2] * 4, True),
+        ([1] * 8, False),
+        ([], False),
+    ],
 )
 def test_a_bundle_lies_on_one_node(nodes, fits):
     misfits = misfit(place(client_actors=4, threads=2), [{"CPU": float(cpus)} for cpus in nodes])
@@ -69,7 +89,9 @@ def test_a_bundle_lies_on_one_node(nodes, fits):
 
 @pytest.mark.parametrize("sharing", [*range(1, 20), 93, 99, 105])
 def test_as_many_actors_as_share_a_gpu_fit_on_one_and_their_shadow_tasks_on_another(sharing):
-    """Also where, in floating point, n times 1/n adds up to more than 1 (9, 11) or 1 by 1/n is less than n (93, 99)."""
+    """Also where, in floating point, n times 1/n adds up to more than 1 (9, 11) or 1 by 1/n is
+    less than n (93, 99).
+    """
     exact = Placement(1, 1 / sharing, sharing)
     assert misfit(exact, [{"CPU": 1000.0, "GPU": 2.0}]) is None
     assert misfit(Placement(1, 1 / sharing, sharing + 1), [{"CPU": 1000.0, "GPU": 2.0}]) is not None
@@ -80,14 +102,28 @@ def test_as_many_actors_as_share_a_gpu_fit_on_one_and_their_shadow_tasks_on_anot
 
 @pytest.mark.parametrize(
     ("cpus", "wanted", "trials"),
-    [([12], "auto", 3), ([12], 2, 2), ([12], 9, 3), ([15], "auto", 3), ([3, 3, 3, 3], "auto", 2), ([1], "auto", 1)],
+    [
+        ([12], "auto", 3),
+        ([12], 2, 2),
+        ([12], 9, 3),
+        ([15], "auto", 3),
+        ([3, 3, 3, 3], "auto", 2),
+        ([1], "auto", 1),
+    ],
 )
 def test_as_many_trials_run_as_fit_and_no_more_than_wanted(cpus, wanted, trials):
     """Each node of three CPUs holds one bundle of two."""
-    assert concurrent_trials(place(client_actors=2, threads=2), [{"CPU": float(cpu)} for cpu in cpus], wanted) == trials
+    assert (
+        concurrent_trials(
+            place(client_actors=2, threads=2), [{"CPU": float(cpu)} for cpu in cpus], wanted
+        )
+        == trials
+    )
 
 
-@pytest.mark.parametrize(("node", "trials"), [({"CPU": 64.0, "GPU": 1.0}, 2), ({"CPU": 3.0, "GPU": 8.0}, 1)])
+@pytest.mark.parametrize(
+    ("node", "trials"), [({"CPU": 64.0, "GPU": 1.0}, 2), ({"CPU": 3.0, "GPU": 8.0}, 1)]
+)
 def test_the_scarcest_resource_decides_how_many_trials_run(node, trials):
     nodes = [node, {"CPU": 64.0}]
     gpus = place("cuda", client_actors=1, clients_per_gpu=4)

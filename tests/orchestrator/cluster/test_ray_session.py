@@ -1,4 +1,6 @@
-"""What Ray writes past Python goes to a file, not on the screen; what other nodes are asked, and how answers are judged."""
+"""What Ray writes past Python goes to a file, not on the screen; what other nodes are asked, and
+how answers are judged.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,21 @@ print(told.strip())
 
 
 @pytest.mark.parametrize("mode", ["drop", "keep"])
-def test_the_lines_of_a_session_are_on_no_screen_and_in_a_file_only_if_something_went_wrong(mode, tmp_path):
+def test_the_lines_of_a_session_are_on_no_screen_and_in_a_file_only_if_something_went_wrong(
+    mode, tmp_path
+):
     command, env = [sys.executable, "-c", PROGRAM, mode], {"TMPDIR": str(tmp_path), "PATH": ""}
-    done = subprocess.run(command, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
     assert done.stderr == "ours\nafter\n"
     files = list(tmp_path.iterdir())
-    assert done.stdout.strip() == (f"(Ray's own messages are in {files[0]})" if mode == "keep" else "")
-    assert ["Failed to connect" in file.read_text() for file in files] == ([True] if mode == "keep" else [])
+    assert done.stdout.strip() == (
+        f"(Ray's own messages are in {files[0]})" if mode == "keep" else ""
+    )
+    assert ["Failed to connect" in file.read_text() for file in files] == (
+        [True] if mode == "keep" else []
+    )
 
 
 def judged(answered: object, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -63,7 +73,9 @@ def test_a_node_with_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no room"), KeyboardInterrupt()])
-def test_a_failed_start_leaves_no_process(error, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_leaves_no_process(
+    error, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray forgets what it has started where its own start fails half-way; so does Ctrl-C."""
     import ray
 
@@ -80,7 +92,9 @@ def test_a_failed_start_leaves_no_process(error, tmp_path: Path, monkeypatch: py
     raised = ClusterError if isinstance(error, Exception) else KeyboardInterrupt
     with pytest.raises(raised), nodes.ray_session(Target(), Placement(1, 0.0, 1)):
         pass
-    assert len(started) == (2 if raised is ClusterError else 1)  # a busy machine may be too slow for the first attempt
+    assert len(started) == (
+        2 if raised is ClusterError else 1
+    )  # a busy machine may be too slow for the first attempt
     codes = [process.poll() for process in started]
     for process in started:
         process.kill()
@@ -92,8 +106,15 @@ def test_what_ray_says_of_its_nodes_is_in_the_log(capfd: pytest.CaptureFixture[s
 
     with nodes.logged():
         worker.print_to_stdstream(
-            {"lines": ["[state-dump] 1", "2"], "pid": "raylet", "is_err": False}, ignore_prefix=False
+            {"lines": ["[state-dump] 1", "2"], "pid": "raylet", "is_err": False},
+            ignore_prefix=False,
         )
-    worker.print_to_stdstream({"lines": ["of the user's own"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    worker.print_to_stdstream(
+        {"lines": ["of the user's own"], "pid": "raylet", "is_err": False}, ignore_prefix=False
+    )
     printed = capfd.readouterr()
-    assert printed.err == "[state-dump] 1\n2\n" and "of the user's own" in printed.out and "state" not in printed.out
+    assert (
+        printed.err == "[state-dump] 1\n2\n"
+        and "of the user's own" in printed.out
+        and "state" not in printed.out
+    )

@@ -1,4 +1,6 @@
-"""Own code on a cluster that is joined: what Ray is handed, and that another process imports the same from it."""
+"""Own code on a cluster that is joined: what Ray is handed, and that another process imports the
+same from it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,16 @@ from tests.support.pages import ROOT
 @pytest.fixture
 def own(tmp_path):
     """A folder with more in it than code, and a single file."""
-    files = {"attacks/norms.py": ATTACK, "attacks/_norms.py": HELPER, "pkg/__init__.py": "", "pkg/words.txt": "a b"}
+    files = {
+        "attacks/norms.py": ATTACK,
+        "attacks/_norms.py": HELPER,
+        "pkg/__init__.py": "",
+        "pkg/words.txt": "a b",
+    }
     written(tmp_path / "code", files | {"results/big.bin": "much", "attacks/__pycache__/x.pyc": ""})
-    written(tmp_path, {"scaled.py": AGGREGATION.replace("LABEL =", 'SLOT = "aggregation"\nLABEL =')})
+    written(
+        tmp_path, {"scaled.py": AGGREGATION.replace("LABEL =", 'SLOT = "aggregation"\nLABEL =')}
+    )
     assert install([tmp_path / "code", tmp_path / "scaled.py"]) == []
     yield tmp_path
     install(())
@@ -37,18 +46,30 @@ def test_the_runtime_environment_holds_the_code_and_nothing_else(own):
     with sent_along() as options:
         environment = options["runtime_env"]
         (package,) = map(Path, environment["py_modules"])
-        files = sorted(str(file.relative_to(package)) for file in package.rglob("*") if file.is_file())
+        files = sorted(
+            str(file.relative_to(package)) for file in package.rglob("*") if file.is_file()
+        )
     assert package.name == SENT
-    code = ["0/code/attacks/_norms.py", "0/code/attacks/norms.py", "0/code/pkg/__init__.py", "0/code/pkg/words.txt"]
+    code = [
+        "0/code/attacks/_norms.py",
+        "0/code/attacks/norms.py",
+        "0/code/pkg/__init__.py",
+        "0/code/pkg/words.txt",
+    ]
     assert files == [*code, "1/scaled.py", "__init__.py"]
-    assert json.loads(environment["env_vars"][VARIABLE]) == [str(own / "code"), str(own / "scaled.py")]
+    assert json.loads(environment["env_vars"][VARIABLE]) == [
+        str(own / "code"),
+        str(own / "scaled.py"),
+    ]
     assert not package.exists()
     install(())
     with sent_along() as options:
         assert options == {}
 
 
-def test_ray_is_handed_it_where_a_cluster_is_joined_and_not_where_it_is_started_here(own, monkeypatch):
+def test_ray_is_handed_it_where_a_cluster_is_joined_and_not_where_it_is_started_here(
+    own, monkeypatch
+):
     asked = []
     monkeypatch.setattr(ray, "init", lambda **options: asked.append(options))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
@@ -61,7 +82,9 @@ def test_ray_is_handed_it_where_a_cluster_is_joined_and_not_where_it_is_started_
     assert "runtime_env" not in started
 
 
-def test_a_ray_that_was_connected_before_is_refused_because_its_workers_lack_the_code(own, monkeypatch):
+def test_a_ray_that_was_connected_before_is_refused_because_its_workers_lack_the_code(
+    own, monkeypatch
+):
     base = "base: {rounds: 1, data: {name: digits, clients: 4, split: dirichlet}, model: mlp}\n"
     (own / "sweep.yaml").write_text(f"name: own\ncode: [code, scaled.py]\n{base}")
     monkeypatch.setattr("orchestrator.cluster.ray_session.is_connected", lambda: True)
@@ -74,7 +97,9 @@ def test_a_ray_that_was_connected_before_is_refused_because_its_workers_lack_the
     assert prepare(load_sweep(own / "sweep.yaml"), Choices(own / "results")).trials
 
 
-def test_another_node_imports_what_was_sent_although_the_working_folder_is_on_the_path(own, tmp_path):
+def test_another_node_imports_what_was_sent_although_the_working_folder_is_on_the_path(
+    own, tmp_path
+):
     """Ray puts the folder in which the command runs on the path of a joined cluster's workers."""
     written(own, {"nets.py": "WIDTH = 4\n"})
     assert install([own / "code", own / "scaled.py", own / "nets.py"]) == []
@@ -83,13 +108,19 @@ def test_another_node_imports_what_was_sent_although_the_working_folder_is_on_th
         there = tmp_path / "node" / SENT
         shutil.copytree(environment["py_modules"][0], there)
     program = (
-        "import orchestrator, nets; from datasets import origins; from datasets.components import components;"
-        "print(components('attacks')['norms'].__file__, components('algorithms.aggregation')['scaled'].__file__,"
-        "nets.__file__, origins.of('nets').kind)"
+        "import orchestrator, nets; from datasets import origins; from datasets.components "
+        "import components;print(components('attacks')['norms'].__file__, "
+        "components('algorithms.aggregation')['scaled'].__file__,nets.__file__, "
+        "origins.of('nets').kind)"
     )
     variables = {**environment["env_vars"], "PYTHONPATH": f"{own}:{tmp_path / 'node'}"}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     files = [f"{there}/0/code/attacks/norms.py", f"{there}/1/scaled.py", f"{there}/2/nets.py"]
     assert done.stdout.split() == [*files, "own"], done.stderr

@@ -1,4 +1,6 @@
-"""SIGTERM and SIGHUP: what they do to a command that is to save its work, sent to this process and to others."""
+"""SIGTERM and SIGHUP: what they do to a command that is to save its work, sent to this process
+and to others.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def kept_output(monkeypatch):
 @pytest.mark.usefixtures("kept_output")
 @pytest.mark.parametrize("number", ASKED)
 def test_a_signal_interrupts_once_and_its_number_is_told(number):
-    """A scheduler may ask again, and a terminal that is closed asks twice: what is being saved is not interrupted."""
+    """A scheduler may ask again, and a terminal that is closed asks twice: what is being saved
+    is not interrupted.
+    """
     with heeded() as asked:
         with pytest.raises(KeyboardInterrupt):
             ask(number)
@@ -74,7 +78,8 @@ def test_what_is_ignored_stays_ignored_and_what_is_another_s_stays_his(number):
         time.sleep(0.01)
     assert asked == [] and signal.getsignal(number) == signal.SIG_IGN
     signal.signal(number, signal.SIG_DFL)
-    with own_signals():  # where a process handles none itself, as a notebook, Ray's handling shuts its processes down
+    # where a process handles none itself, as a notebook, Ray's handling shuts its processes down
+    with own_signals():
         signal.signal(number, print)
     assert signal.getsignal(number) is print
 
@@ -93,7 +98,9 @@ def test_a_thread_heeds_nothing():
 
 
 @pytest.mark.parametrize("starting", [True, False])
-def test_what_ray_puts_in_place_of_our_handling_is_undone_and_its_answer_while_it_starts_is_ours(starting):
+def test_what_ray_puts_in_place_of_our_handling_is_undone_and_its_answer_while_it_starts_is_ours(
+    starting,
+):
     def start_ray() -> None:
         with own_signals():
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -122,7 +129,9 @@ def test_work_is_saved_after_the_terminal_was_closed(tmp_path):
     """The kernel sends SIGHUP, and there is nothing left to print to."""
     child, terminal = pty.fork()
     if child == 0:
-        os.execv(sys.executable, [sys.executable, "-c", CODE, str(tmp_path / "work"), signals.__file__])
+        os.execv(
+            sys.executable, [sys.executable, "-c", CODE, str(tmp_path / "work"), signals.__file__]
+        )
     assert b"ready" in os.read(terminal, 100)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129

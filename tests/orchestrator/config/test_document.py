@@ -54,19 +54,40 @@ def test_plain_values(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("a: 1\nb:\n    c: 2\n  d: 3\n", 4, "must begin in the same column as the keys, or dashes, that"),
-        ("a: 1\nb:\n  c: 2\n    d: 3\n", 4, "keys of one map begin in the same column and end with ': '"),
-        ("a: b: c\n", 1, "keys of one map begin in the same column and end with ': ', and a text with"),
+        (
+            "a: 1\nb:\n    c: 2\n  d: 3\n",
+            4,
+            "must begin in the same column as the keys, or dashes, that",
+        ),
+        (
+            "a: 1\nb:\n  c: 2\n    d: 3\n",
+            4,
+            "keys of one map begin in the same column and end with ': '",
+        ),
+        (
+            "a: b: c\n",
+            1,
+            "keys of one map begin in the same column and end with ': ', and a text with",
+        ),
         ("a: 1\nb\nc: 3\n", 3, "this line, or the one before it, must be 'key: value', got 'c: 3'"),
         ("a:\n\tb: 1\n", 2, r"must have spaces in the place of a tab, got '\tb: 1'"),
-        ("a: [1\nb: 2\n", 2, "brackets and quotes must be closed, with commas between what is in brackets, got 'b: 2'"),
+        (
+            "a: [1\nb: 2\n",
+            2,
+            "brackets and quotes must be closed, with commas between what is in brackets, "
+            "got 'b: 2'",
+        ),
         ("a: [1] 2\n", 1, "expected <block end>, but found '<scalar>', got 'a: [1] 2'"),
         ("a: @b\n", 1, "a text that begins like this must be in quotes, got 'a: @b'"),
         ("a: *b\n", 1, "found undefined alias 'b', got 'a: *b'"),
     ],
 )
-def test_what_is_not_yaml_is_told_in_our_words_with_its_line(text: str, line: int, said: str) -> None:
-    """PyYAML's "expected <block end>, but found '<block mapping start>'" says nothing to whoever mistook an indentation."""
+def test_what_is_not_yaml_is_told_in_our_words_with_its_line(
+    text: str, line: int, said: str
+) -> None:
+    """PyYAML's "expected <block end>, but found '<block mapping start>'" says nothing to whoever
+    mistook an indentation.
+    """
     with pytest.raises(ConfigError) as refusal:
         read(text, "x.yaml")
     assert str(refusal.value).startswith(f"x.yaml:{line}: is not valid YAML: {said}")
@@ -75,8 +96,23 @@ def test_what_is_not_yaml_is_told_in_our_words_with_its_line(text: str, line: in
 def test_every_key_has_its_line() -> None:
     document = read("a: 1\nb:\n  c: {d: 2,\n      e: 3}\n  f:\n    - &x 4\n    - g: *x\n", "x.yaml")
     assert document.value == {"a": 1, "b": {"c": {"d": 2, "e": 3}, "f": [4, {"g": 4}]}}
-    lines = {"": 1, "a": 1, "b": 2, "b.c": 3, "b.c.d": 3, "b.c.e": 4, "b.f": 5, "b.f.0": 6, "b.f.1": 7, "b.f.1.g": 7}
-    assert {".".join(map(str, key)): line for key, (_, line) in document.places.items() if "?" not in key} == lines
+    lines = {
+        "": 1,
+        "a": 1,
+        "b": 2,
+        "b.c": 3,
+        "b.c.d": 3,
+        "b.c.e": 4,
+        "b.f": 5,
+        "b.f.0": 6,
+        "b.f.1": 7,
+        "b.f.1.g": 7,
+    }
+    assert {
+        ".".join(map(str, key)): line
+        for key, (_, line) in document.places.items()
+        if "?" not in key
+    } == lines
 
 
 @pytest.mark.parametrize(
@@ -101,12 +137,17 @@ def test_what_is_refused(text: str, problems: list[tuple[str, int]]) -> None:
 
 
 ALIASES = [
-    "\n".join(["a0: &a0 [1]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * times)}]" for i in range(1, values)])
+    "\n".join(
+        ["a0: &a0 [1]"]
+        + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * times)}]" for i in range(1, values)]
+    )
     for times, values in ((9, 12), (1, 30))
 ]
 
 
-@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 5000, "? " * 5000, "a: &x [*x, *x]", *ALIASES])
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "{a: " * 5000, "? " * 5000, "a: &x [*x, *x]", *ALIASES]
+)
 def test_depth_and_values_are_bounded(text: str) -> None:
     began = time.perf_counter()
     with pytest.raises(ConfigError, match=TOO_LARGE):
@@ -122,7 +163,10 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.chdir(tmp_path)
     Path("quickstart.yaml").write_text("a: 1")
-    assert of_file("quickstrat.yaml") == "quickstrat.yaml: no such file. Did you mean 'quickstart.yaml'?"
+    assert (
+        of_file("quickstrat.yaml")
+        == "quickstrat.yaml: no such file. Did you mean 'quickstart.yaml'?"
+    )
     assert of_file("away/x.yaml") == "away/x.yaml: no such file."
     assert of_file(".").endswith("Is a directory")
     assert of_file("a\0b").endswith("embedded null byte")
@@ -134,7 +178,18 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert read(contents(Path("x.yaml")), "x.yaml").value == {"a": "ü", "b": 2}
 
 
-PIECES = [*"a:-[]{},'\"|>#%1?~@`!\n\t\x85\ufeff", ": ", "  ", "- ", "&x ", "*x", "!!int ", "---\n", "<<", "\\u"]
+PIECES = [
+    *"a:-[]{},'\"|>#%1?~@`!\n\t\x85\ufeff",
+    ": ",
+    "  ",
+    "- ",
+    "&x ",
+    "*x",
+    "!!int ",
+    "---\n",
+    "<<",
+    "\\u",
+]
 
 
 @settings(max_examples=400, deadline=None)
@@ -150,7 +205,10 @@ JSON = st.recursive(
     | st.booleans()
     | st.integers(-(2**63) + 1, 2**63 - 1)
     | st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn", "Zl", "Zp"))),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc: -'\"#", max_size=5), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abc: -'\"#", max_size=5), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 

@@ -1,4 +1,6 @@
-"""The sweep that `fedpriv new` writes: valid whatever was found, and divided so that every purpose has examples."""
+"""The sweep that `fedpriv new` writes: valid whatever was found, and divided so that every
+purpose has examples.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,20 @@ from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 
 
-def profile_of(counts: int | dict[str, int], one_class: tuple[str, ...] = (), **changed: Any) -> Profile:
-    """Of a table with so many examples, three in ten for testing: of each client, where they are named."""
+def profile_of(
+    counts: int | dict[str, int], one_class: tuple[str, ...] = (), **changed: Any
+) -> Profile:
+    """Of a table with so many examples, three in ten for testing: of each client, where they are
+    named.
+    """
     clients = counts if isinstance(counts, dict) else {}
     total = np.array([*clients.values()] or [counts])
     test = np.maximum(1, np.rint(0.3 * total).astype(np.int64))
     fields = {"label": "outcome"} | ({"client": "hospital"} if clients else {})
     notes = ["patients.csv: some rows"]
-    profile = Profile("table", fields, {}, notes, (5,), tuple(clients), total - test, test, one_class)
+    profile = Profile(
+        "table", fields, {}, notes, (5,), tuple(clients), total - test, test, one_class
+    )
     return replace(profile, **changed)
 
 
@@ -45,13 +53,19 @@ def test_partitioned_examples_serve_every_purpose(total):
 @settings(max_examples=30)
 @given(
     st.text(min_size=1, max_size=20),
-    st.sampled_from(["null", "1e3", "yes", "a: b", "#x", "- y", "*z", "it's", '"', "ä ö", "01", "{a}", "x,y"]),
+    st.sampled_from(
+        ["null", "1e3", "yes", "a: b", "#x", "- y", "*z", "it's", '"', "ä ö", "01", "{a}", "x,y"]
+    ),
 )
 def test_any_name_of_a_column_or_file_survives(name, column):
     profile = profile_of(300, fields={"label": column, "drop": [column, name]})
     text = new_sweep(profile, f"../{column}.csv", name)
     data = read(text, "x.yaml").value["base"]["data"]
-    assert (data["label"], data["drop"], data["path"]) == (column, [column, name], f"../{column}.csv")
+    assert (data["label"], data["drop"], data["path"]) == (
+        column,
+        [column, name],
+        f"../{column}.csv",
+    )
 
 
 BREAKS = ["\u2028", "\u2029", "\u0085", "\n", "\r", "\x0b", "\x0c"]
@@ -74,7 +88,12 @@ def test_no_name_in_the_data_becomes_a_key(sign, injected):
     assert list(tree["base"]) == ["rounds", "data", "model", "attacks"]
     assert tree["base"]["rounds"] == 15
     data = tree["base"]["data"]
-    assert (data["label"], data["client"], data["drop"], data["path"]) == (bad, bad, [bad], f"../{bad}.csv")
+    assert (data["label"], data["client"], data["drop"], data["path"]) == (
+        bad,
+        bad,
+        [bad],
+        f"../{bad}.csv",
+    )
     assert all(line.isprintable() for line in text.split("\n"))
 
 

@@ -1,4 +1,6 @@
-"""Models of own code: what is remembered of an edited module, which of two helpers is imported, which names are taken."""
+"""Models of own code: what is remembered of an edited module, which of two helpers is imported,
+which names are taken.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_an_edited_module_is_tried_anew_in_the_same_process(beside):
     assert misfits(beside) == []
     assert not load_sweep(beside).runs[0].model.module.BATCH_NORM
     (problem,) = misfits(beside, "nn.Flatten(), ", "nn.Flatten(), nn.BatchNorm1d(64), ")
-    assert "train on one example" in problem, "and not that its normalization could not be seen before"
+    assert "train on one example" in problem, (
+        "and not that its normalization could not be seen before"
+    )
     assert load_sweep(beside).runs[0].model.module.BATCH_NORM
 
 
@@ -75,10 +79,15 @@ def test_an_edited_module_is_tried_anew_in_the_same_process(beside):
 def test_a_constructor_that_seeds_torch_itself_is_refused(beside, code, problems):
     """Otherwise the models of all seeds of a sweep would start alike."""
     sentences = misfits(beside, "super().__init__()", f"super().__init__(); {code}")
-    assert len(sentences) == problems and all("torch.manual_seed" in sentence for sentence in sentences)
+    assert len(sentences) == problems and all(
+        "torch.manual_seed" in sentence for sentence in sentences
+    )
 
 
 def test_a_slots_folder_in_a_package_is_a_package(beside, tmp_path):
-    written(tmp_path, {"mypkg/__init__.py": "", "mypkg/models/__init__.py": "", "mypkg/models/net.py": NET})
+    written(
+        tmp_path,
+        {"mypkg/__init__.py": "", "mypkg/models/__init__.py": "", "mypkg/models/net.py": NET},
+    )
     beside.write_text(SWEEP.replace("nets.py", "mypkg").replace("nets:Net", "mypkg.models.net:Net"))
     assert load_sweep(beside).runs[0].model.title == "mypkg.models.net:Net"

@@ -1,4 +1,6 @@
-"""Bad input: every problem at once, with file, line, key, value, what is allowed and the nearest name."""
+"""Bad input: every problem at once, with file, line, key, value, what is allowed and the nearest
+name.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -8,7 +10,15 @@ from pydantic import BaseModel, Field
 
 from datasets.components import Config, components, presets
 from orchestrator.config import tune_section
-from orchestrator.config.errors import PLACES, ConfigError, ConfigProblem, dotted_key, format_value, suggest, validate
+from orchestrator.config.errors import (
+    PLACES,
+    ConfigError,
+    ConfigProblem,
+    dotted_key,
+    format_value,
+    suggest,
+    validate,
+)
 from orchestrator.config.slots import SLOTS, RunFields
 from orchestrator.config.sweep_file import SECTIONS, Header, Resources, load_sweep
 from tests.support.refusals import GOOD, problems_of, refused, written
@@ -37,13 +47,22 @@ class Fields(Config):
         ("whole", True, "whole: must be a valid integer, got true"),
         ("pair", [1], "pair.1: is missing"),
         ("several", [1, -1], "several.1: must be greater than or equal to 0, got -1"),
-        ("several", [1, 2, 3, 4], "several: must have at most 3 items after validation, not 4, got [1, 2, 3, 4]"),
+        (
+            "several",
+            [1, 2, 3, 4],
+            "several: must have at most 3 items after validation, not 4, got [1, 2, 3, 4]",
+        ),
         ("word", "vmpa", "word: must be 'loop' or 'vmap', got 'vmpa'. Did you mean 'vmap'?"),
         ("either", "c", "either: must be 'a' or 'b' or a valid integer, got 'c'"),
         ("text", "a" * 100, f"text: must have at most 3 characters, got '{'a' * 56}..."),
         ("inner", {"depth": 4}, ""),
         ("inner", {"depth": 3}, "inner.depth: must be a multiple of 2, got 3"),
-        ("wholes", 3, "wholes: unknown key. Did you mean 'whole'? Known: " + ", ".join(sorted(Fields.model_fields))),
+        (
+            "wholes",
+            3,
+            "wholes: unknown key. Did you mean 'whole'? Known: "
+            + ", ".join(sorted(Fields.model_fields)),
+        ),
     ],
 )
 def test_every_kind_of_field_has_its_sentence(field: str, value: Any, sentence: str) -> None:
@@ -54,15 +73,23 @@ def test_every_kind_of_field_has_its_sentence(field: str, value: Any, sentence: 
 
 def test_a_problem_is_one_short_line_that_any_terminal_can_print() -> None:
     problem = ConfigProblem("is wrong", ("a\nb", 3, "c\ud800"), "x\udcff.yaml", 7)
-    assert str(ConfigError([problem, problem])).split("\n") == ["x\\udcff.yaml:7: a\\nb.3.c\\ud800: is wrong"] * 2
+    assert (
+        str(ConfigError([problem, problem])).split("\n")
+        == ["x\\udcff.yaml:7: a\\nb.3.c\\ud800: is wrong"] * 2
+    )
     assert len(format_value(list(range(10_000)))) == len(dotted_key(("x" * 10_000,))) == 60
 
 
 def test_the_nearest_name_may_be_that_of_another_tool() -> None:
     assert suggest("IFCA-MIR", ["ifca", "ifca_mir"]) == "Did you mean 'ifca_mir'?"
-    assert suggest("examples", ["clients", "examples_per_client"]) == "Did you mean 'examples_per_client'?"
+    assert (
+        suggest("examples", ["clients", "examples_per_client"])
+        == "Did you mean 'examples_per_client'?"
+    )
     assert suggest("zebra", ["ifca", "ifca_mir"]) == ""
-    assert suggest("num_workers", ["base", "resources"]) == "Did you mean 'resources.client_actors'?"
+    assert (
+        suggest("num_workers", ["base", "resources"]) == "Did you mean 'resources.client_actors'?"
+    )
     models: list[Any] = [Header, RunFields, Resources]
     models += [module.Config for slot in SLOTS for module in components(slot.folder).values()]
     names = {field for model in models for field in model.model_fields} | {*SECTIONS, "name"}
@@ -71,7 +98,8 @@ def test_the_nearest_name_may_be_that_of_another_tool() -> None:
     assert {part for place in PLACES for part in place.split(".")} <= names
 
 
-# What is changed in the good file (old -> new), or a --set option; where the problem is told; words of its sentence.
+# What is changed in the good file (old -> new), or a --set option; where the problem is told; words
+# of its sentence.
 CASES = """\
 clusters: 2 -> cluters: 2 | 6: base.clustering.cluters | unknown key. Did you mean 'clusters'?
 clustering: -> clusterin: | 6: base.clusterin | Did you mean 'clustering'?
@@ -135,14 +163,18 @@ def test_one_problem_with_its_place(case: str) -> None:
     text, sets = (GOOD.replace(old, new, 1), []) if arrow else (GOOD, [change])
     assert (text != GOOD) == bool(arrow)
     (problem,) = problems_of(text, *sets)
-    where, key = place.split(":") if ":" in place else (place, "") if place == "--set" else ("", place)
+    where, key = (
+        place.split(":") if ":" in place else (place, "") if place == "--set" else ("", place)
+    )
     assert problem.file == (f"--set {change}" if where == "--set" else "x.yaml")
     assert ".".join(map(str, problem.key)) == key.strip()
     assert problem.line == (int(where) if where.isdecimal() else None)
     assert words in problem.sentence
 
 
-@pytest.mark.parametrize("name", [".hidden", "a..b", "a b", "", "-x", "ü", "x" * 101, "mlartifacts", "a\n"])
+@pytest.mark.parametrize(
+    "name", [".hidden", "a..b", "a b", "", "-x", "ü", "x" * 101, "mlartifacts", "a\n"]
+)
 def test_names_that_are_no_folder(name: str) -> None:
     (problem,) = problems_of(GOOD, f"name={yaml.dump(name)}")
     assert problem.key == ("name",)
@@ -165,7 +197,9 @@ def test_files_that_are_no_sweep(text: str | bytes, keys: list[str]) -> None:
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     text = GOOD.replace("rounds: 4", "rounds: 0\n  seeed: 1").replace("[0, 1]", "[0, x]")
-    problems = refused(text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=nonesuch")
+    problems = refused(
+        text + "resources: {client_actors: two}\nnonsense: 1\n", "base.model=nonesuch"
+    )
     assert [problem.split(": ")[:2] for problem in problems] == [
         ["x.yaml:3", "base.rounds"],
         ["x.yaml:4", "base.seeed"],
@@ -209,35 +243,52 @@ def test_too_many_trials() -> None:
 
 def test_a_search_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     search = "tune: {metric: accuracy, mode: max, search: optuna}\n"
-    drawn = GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {uniform: [-1, 1]}") + "samples: 6\n"
-    (problem,) = problems_of(drawn + search)  # the ends of the space are checked before anything is drawn
+    drawn = (
+        GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {uniform: [-1, 1]}")
+        + "samples: 6\n"
+    )
+    (problem,) = problems_of(
+        drawn + search
+    )  # the ends of the space are checked before anything is drawn
     assert (problem.key, problem.line) == (("sweep", "training.lr", "uniform"), 9)
     (problem,) = problems_of(GOOD[: GOOD.index("sweep:")] + search)
     assert problem.key == ("tune", "search") and "has nothing to draw" in problem.sentence
     monkeypatch.setattr(tune_section, "find_spec", lambda name: None)
     (problem,) = problems_of(drawn.replace("-1", "0.1") + search)
-    assert problem.key == ("tune", "search") and problem.sentence.endswith("run: uv pip install optuna")
+    assert problem.key == ("tune", "search") and problem.sentence.endswith(
+        "run: uv pip install optuna"
+    )
 
 
 def test_two_points_that_are_one_run() -> None:
-    both = "  clustering.name: {grid_search: [ifca, none]}\n  clustering.restarts: {grid_search: [2, 3]}\n"
+    both = (
+        "  clustering.name: {grid_search: [ifca, none]}\n  clustering.restarts: {grid_search: "
+        "[2, 3]}\n"
+    )
     for text in (
         GOOD.replace("  seed: {grid_search: [0, 1]}\n", both),
         GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {grid_search: [1, 1.0]}"),
     ):
         (problem,) = refused(text)
-        assert problem.startswith("x.yaml:8: sweep: 1 of ") and "trials repeat another trial" in problem
+        assert (
+            problem.startswith("x.yaml:8: sweep: 1 of ")
+            and "trials repeat another trial" in problem
+        )
 
 
 def test_a_problem_of_some_trials_says_which() -> None:
     grid = "  clustering.name: {grid_search: [ifca, ifca_mir]}\n"
     (problem,) = refused(GOOD.replace("[shadow_mia]", "[]") + grid)
     assert problem.startswith("x.yaml:6: base.clustering.signal: ")
-    assert problem.endswith("(in 2 of 4 trials, the first one with seed: 0, clustering.name: 'ifca_mir')")
+    assert problem.endswith(
+        "(in 2 of 4 trials, the first one with seed: 0, clustering.name: 'ifca_mir')"
+    )
 
 
 def test_a_problem_inside_a_swept_slot_is_told_at_its_entry() -> None:
-    entries = "\n      - {name: ifca, cluters: 2}\n      - {name: ifca_mir, beta: 3}\n      - ifcaa\n"
+    entries = (
+        "\n      - {name: ifca, cluters: 2}\n      - {name: ifca_mir, beta: 3}\n      - ifcaa\n"
+    )
     text = GOOD.replace("  clustering: {name: ifca, clusters: 2}\n", "")
     problems = refused(text + "  clustering:\n    grid_search:" + entries)
     assert [problem.split(": ")[:2] for problem in problems] == [
@@ -247,11 +298,16 @@ def test_a_problem_inside_a_swept_slot_is_told_at_its_entry() -> None:
     ]
     # A bare name, beside fields of base.
     (problem,) = refused(GOOD + "  clustering: {grid_search: [none, {name: ifca}]}\n")
-    assert "sweep clustering.name to keep clusters of base, or write {name: none} to drop them" in problem
+    assert (
+        "sweep clustering.name to keep clusters of base, or write {name: none} to drop them"
+        in problem
+    )
 
 
 def test_an_axis_that_cannot_be_read_makes_no_further_problems() -> None:
-    text = GOOD.replace("  data: {name: digits, clients: 20}\n", "").replace("clusters: 2", "clusters: 2, beta: 0.5")
+    text = GOOD.replace("  data: {name: digits, clients: 20}\n", "").replace(
+        "clusters: 2", "clusters: 2, beta: 0.5"
+    )
     grids = "  data.name: {grid_search: []}\n  clustering.name: {gridsearch: [ifca, ifca_mir]}\n"
     assert [problem.key for problem in problems_of(text + grids)] == [
         ("sweep", "data.name", "grid_search"),

@@ -1,4 +1,6 @@
-"""Whatever a file or the command line holds, the answer is a sweep or a refusal, and never another exception."""
+"""Whatever a file or the command line holds, the answer is a sweep or a refusal, and never
+another exception.
+"""
 
 from typing import Any
 
@@ -14,23 +16,38 @@ from tests.support.refusals import GOOD, written
 WORDS = st.sampled_from(["ifca", "mlp", "auto"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-RUN_KEYS = ["rounds", "seed", *(slot.field for slot in SLOTS), "clustering.name", "attacks.0.every", "data..x"]
+RUN_KEYS = [
+    "rounds",
+    "seed",
+    *(slot.field for slot in SLOTS),
+    "clustering.name",
+    "attacks.0.every",
+    "data..x",
+]
 WORD_MAPS = st.dictionaries(
     st.sampled_from(["grid_search", "choice", "uniform", "randint", "loguniform", "quniform"]),
-    st.lists(JSON, max_size=3) | st.lists(st.integers(-2, 9) | st.floats(-1, 2), min_size=2, max_size=3) | JSON,
+    st.lists(JSON, max_size=3)
+    | st.lists(st.integers(-2, 9) | st.floats(-1, 2), min_size=2, max_size=3)
+    | JSON,
     max_size=2,
 )
-FIELDS = st.dictionaries(st.sampled_from(["name", "split", "clusters", "beta", "lr", "hidden"]), JSON, max_size=3)
+FIELDS = st.dictionaries(
+    st.sampled_from(["name", "split", "clusters", "beta", "lr", "hidden"]), JSON, max_size=3
+)
 FILES = st.dictionaries(
     st.sampled_from(["name", "description", "base", "sweep", "samples", "resources", "data_root"])
     | st.text(max_size=5),
     JSON | st.dictionaries(st.sampled_from(RUN_KEYS), JSON | FIELDS | WORD_MAPS, max_size=5),
     max_size=6,
 )
-NEARLY = st.tuples(st.sampled_from(RUN_KEYS), JSON | FIELDS, st.sampled_from(RUN_KEYS), WORD_MAPS).map(
+NEARLY = st.tuples(
+    st.sampled_from(RUN_KEYS), JSON | FIELDS, st.sampled_from(RUN_KEYS), WORD_MAPS
+).map(
     lambda part: {
         **yaml.safe_load(GOOD),
         "base": {**yaml.safe_load(GOOD)["base"], part[0]: part[1]},
@@ -67,9 +84,13 @@ def test_a_damaged_file_is_a_sweep_or_a_refusal(start: int, removed: int, added:
     load_or_refuse((GOOD[:start] + added + GOOD[start + removed :]).encode())
 
 
-PARTS = st.sampled_from(["base", "sweep", "seed", "rounds", "attacks", "0", "model", "grid_search", "name", "", "x"])
+PARTS = st.sampled_from(
+    ["base", "sweep", "seed", "rounds", "attacks", "0", "model", "grid_search", "name", "", "x"]
+)
 OPTION = st.tuples(
-    st.lists(PARTS, max_size=5).map(".".join), st.sampled_from(["=", ""]), st.text(max_size=6) | st.just("[1]")
+    st.lists(PARTS, max_size=5).map(".".join),
+    st.sampled_from(["=", ""]),
+    st.text(max_size=6) | st.just("[1]"),
 )
 
 

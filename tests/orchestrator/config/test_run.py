@@ -43,14 +43,22 @@ def test_what_is_left_out_is_filled_with_the_defaults() -> None:
 
 def test_auto_is_replaced_by_what_the_component_derives_from_the_run() -> None:
     dense, convolutional = resolve(base()), resolve(base(model="mnist_cnn"))
-    assert (dense.training.config.backend, convolutional.training.config.backend) == ("vmap", "loop")
+    assert (dense.training.config.backend, convolutional.training.config.backend) == (
+        "vmap",
+        "loop",
+    )
     explicit = {"backend": "vmap", "clients_per_job": dense.training.config.clients_per_job}
     assert trial_id(resolve(base(training=explicit))) == trial_id(dense)
 
 
 def test_the_id_is_that_of_the_run_and_not_of_its_text_and_the_same_in_years() -> None:
-    """A change here means that nobody's results are found again: results folders are named by it."""
-    same = base(training={"lr": 1, "optimizer": "sgd"}), base(training={"optimizer": "sgd", "lr": 1.0})
+    """A change here means that nobody's results are found again: results folders are named by
+    it.
+    """
+    same = (
+        base(training={"lr": 1, "optimizer": "sgd"}),
+        base(training={"optimizer": "sgd", "lr": 1.0}),
+    )
     assert trial_id(resolve(same[0])) == trial_id(resolve(dict(reversed(list(same[1].items())))))
     assert trial_id(resolve(base())) == "b16cad3f07"
 

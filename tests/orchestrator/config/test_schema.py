@@ -1,4 +1,6 @@
-"""The JSON schema for editors: it accepts what the loader accepts, and refuses what is plainly wrong."""
+"""The JSON schema for editors: it accepts what the loader accepts, and refuses what is plainly
+wrong.
+"""
 
 from __future__ import annotations
 

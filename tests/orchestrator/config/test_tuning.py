@@ -18,8 +18,14 @@ from orchestrator.scheduling.tuner import StoppingScheduler
 from tests.support.refusals import GOOD
 from tests.support.synthetic_results import seal
 
-ASHA = "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 1, reduction_factor: 2}}\n"
-DRAWN = GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {loguniform: [0.001, 1]}") + "samples: 6\n"
+ASHA = (
+    "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 1, "
+    "reduction_factor: 2}}\n"
+)
+DRAWN = (
+    GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {loguniform: [0.001, 1]}")
+    + "samples: 6\n"
+)
 
 
 def load(text: str, folder: Path, *sets: str) -> Sweep:
@@ -50,7 +56,9 @@ tune: {scheduler: asha}
 
 
 def test_the_default_goal_is_the_accuracy_on_validation_examples(tmp_path: Path) -> None:
-    assert load(VALIDATED, tmp_path).tune == Tune(metric="validation_accuracy", mode="max", scheduler=Asha())
+    assert load(VALIDATED, tmp_path).tune == Tune(
+        metric="validation_accuracy", mode="max", scheduler=Asha()
+    )
     for changes, mode in (
         (["tune.metric=validation_loss"], "min"),
         (["tune.metric=validation_loss", "tune.mode=max"], "max"),
@@ -63,7 +71,12 @@ def test_the_default_goal_is_the_accuracy_on_validation_examples(tmp_path: Path)
 def test_several_metrics_have_a_mode_each_and_no_scheduler(tmp_path: Path) -> None:
     several = "tune: {metric: [accuracy, violations], search: optuna}\n"
     tune = load(DRAWN + several, tmp_path).tune
-    assert tune and tune.metrics == ("accuracy", "violations") and tune.mode == ("max", "min") and tune.signs == (1, -1)
+    assert (
+        tune
+        and tune.metrics == ("accuracy", "violations")
+        and tune.mode == ("max", "min")
+        and tune.signs == (1, -1)
+    )
     tune = load(DRAWN + several, tmp_path, "tune.mode=[max, max]", "tune.search.sampler=nsga2").tune
     assert tune and tune.signs == (1, 1)
     for change, key in (
@@ -85,7 +98,11 @@ def test_several_metrics_have_a_mode_each_and_no_scheduler(tmp_path: Path) -> No
     [
         ("base.data={name: digits}", "validation_size", ""),
         ("base.data={name: cifar10}", "validation_share", ""),
-        ("sweep={data.validation_size: {grid_search: [0, 50]}}", "validation_size", " (in 1 of 2 trials)"),
+        (
+            "sweep={data.validation_size: {grid_search: [0, 50]}}",
+            "validation_size",
+            " (in 1 of 2 trials)",
+        ),
     ],
 )
 def test_without_validation_examples_it_says_which_field_to_set(tmp_path, change, field, more):
@@ -100,7 +117,9 @@ def test_without_validation_examples_it_says_which_field_to_set(tmp_path, change
 def test_a_stopped_trial_has_ended_as_long_as_the_rule_is_the_same(tmp_path: Path) -> None:
     tune = load(GOOD + ASHA, tmp_path).tune
     assert tune
-    record = json.loads(json.dumps({"status": "stopped", "stopped": {"by": tune.rule, "round": 1, "value": 0.1}}))
+    record = json.loads(
+        json.dumps({"status": "stopped", "stopped": {"by": tune.rule, "round": 1, "value": 0.1}})
+    )
     assert has_ended(record, tune)
     assert not has_ended(record, load(GOOD + ASHA.replace("max", "min"), tmp_path).tune)
     assert not has_ended(record, None)
@@ -113,7 +132,9 @@ def rounds(*values: float | None) -> list[dict[str, Any]]:
 def test_asha_keeps_the_best_of_a_rung(tmp_path: Path) -> None:
     stopping = StoppingScheduler(load(GOOD + ASHA, tmp_path).tune, longest=4)
     assert stopping.decide("a", rounds(0.5, 0.6)) == "CONTINUE"
-    assert stopping.decide("b", rounds(0.4)) == "STOP"  # one of two goes on from the first rung, and a was better
+    assert (
+        stopping.decide("b", rounds(0.4)) == "STOP"
+    )  # one of two goes on from the first rung, and a was better
     assert stopping.decide("c", rounds(0.7)) == "CONTINUE"
     assert stopping.decide("c", rounds(0.7, 0.5)) == "STOP"  # at the second rung a was better
     assert stopping.last["c"] == (1, 0.5)
@@ -141,10 +162,17 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
 
 def test_a_resumed_trial_counts_at_the_rungs_that_it_had_passed(tmp_path: Path) -> None:
     stopping = StoppingScheduler(load(GOOD + ASHA, tmp_path).tune, longest=8)
-    resumed, other = (SimpleNamespace(config={"trial": {"identity": {"id": name}}}) for name in ("a", "b"))
+    resumed, other = (
+        SimpleNamespace(config={"trial": {"identity": {"id": name}}}) for name in ("a", "b")
+    )
     for name in ("c", "d"):
         stopping.decide(name, rounds(0.5, 0.5, 0.5))
-    before, rows = rounds(0.3, 0.6, 0.7, 0.8), rounds(*[0.9] * 5)[4:]  # the first round is the lowest of all
+    before, rows = (
+        rounds(0.3, 0.6, 0.7, 0.8),
+        rounds(*[0.9] * 5)[4:],
+    )  # the first round is the lowest of all
     assert stopping.on_trial_result(None, resumed, {"before": before, "rows": rows}) == "CONTINUE"
     assert stopping.last["a"] == (4, 0.9)
-    assert stopping.on_trial_result(None, other, {"rows": rounds(0.55)}) == "CONTINUE"  # above what they had then
+    assert (
+        stopping.on_trial_result(None, other, {"rows": rounds(0.55)}) == "CONTINUE"
+    )  # above what they had then

@@ -32,4 +32,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
 def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the figures, only two are drawn: for tests of when and where files are written."""
     drawings = catalog.catalog()
-    monkeypatch.setattr(catalog, "catalog", lambda: {name: drawings[name] for name in ("convergence", "accuracy")})
+    monkeypatch.setattr(
+        catalog, "catalog", lambda: {name: drawings[name] for name in ("convergence", "accuracy")}
+    )

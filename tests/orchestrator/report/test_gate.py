@@ -1,4 +1,6 @@
-"""Conditions under which a command fails: what they compare, that nothing unknown passes, and the exit codes."""
+"""Conditions under which a command fails: what they compare, that nothing unknown passes, and
+the exit codes.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,13 @@ LR = "training.lr"
 
 def sweep_of(*trials: dict[str, Any]) -> Results:
     """Finished trials with these settings and metrics, each with a seed of its own."""
-    table = [{"id": str(n), "status": "finished", "seed": n, **trial} for n, trial in enumerate(trials)]
+    table = [
+        {"id": str(n), "status": "finished", "seed": n, **trial} for n, trial in enumerate(trials)
+    ]
     names = dict.fromkeys(name for row in table for name in row)
-    return results(Path("made_up"), [{name: row.get(name) for name in names} for row in table], (LR,), {})
+    return results(
+        Path("made_up"), [{name: row.get(name) for name in names} for row in table], (LR,), {}
+    )
 
 
 def compared(name: str, *trials: dict[str, Any]) -> float:
@@ -35,19 +41,29 @@ def compared(name: str, *trials: dict[str, Any]) -> float:
 
 
 def of_auc(*values: float) -> list[dict[str, float]]:
-    return [{"calibrated_auc": v, "calibrated_auc_low": v - 0.1, "calibrated_auc_high": v + 0.1} for v in values]
+    return [
+        {"calibrated_auc": v, "calibrated_auc_low": v - 0.1, "calibrated_auc_high": v + 0.1}
+        for v in values
+    ]
 
 
 def test_by_hand_a_metric_is_its_mean_and_an_end_is_the_outer_one():
     assert compared("calibrated_auc", *of_auc(0.6)) == 0.6
     assert compared("calibrated_auc_high", *of_auc(0.6)) == pytest.approx(0.7)
     assert compared("calibrated_auc_low", *of_auc(0.6, 0.8)) == pytest.approx(0.6)
-    # Three runs: s = 0.1, t(0.975, 2) = 4.302653, so the interval over runs is wider than that within one.
-    assert compared("calibrated_auc_high", *of_auc(0.5, 0.6, 0.7)) == pytest.approx(0.6 + 0.248414, abs=1e-6)
+    # Three runs: s = 0.1, t(0.975, 2) = 4.302653, so the interval over runs is wider than that
+    # within one.
+    assert compared("calibrated_auc_high", *of_auc(0.5, 0.6, 0.7)) == pytest.approx(
+        0.6 + 0.248414, abs=1e-6
+    )
     # Equal runs have an interval of width 0 over runs.
     assert compared("calibrated_auc_high", *of_auc(0.6, 0.6, 0.6)) == pytest.approx(0.7)
-    assert compared("purity_low", *[{"purity": v} for v in (0.7, 0.8, 0.9)]) == pytest.approx(0.8 - 0.248414, abs=1e-6)
-    assert math.isnan(compared("purity_low", {"purity": 0.7}, {"purity": 0.8}))  # there is no interval
+    assert compared("purity_low", *[{"purity": v} for v in (0.7, 0.8, 0.9)]) == pytest.approx(
+        0.8 - 0.248414, abs=1e-6
+    )
+    assert math.isnan(
+        compared("purity_low", {"purity": 0.7}, {"purity": 0.8})
+    )  # there is no interval
 
 
 def test_a_guarantee_is_the_largest_claim_of_its_runs():
@@ -105,7 +121,8 @@ def test_the_worst_client_is_that_of_the_last_attacked_round(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "accuracy", "> 0.5", "accuracy > ", "accuracy > much", "accuracy = 1", "accuracy > nan"]
+    "text",
+    ["", "accuracy", "> 0.5", "accuracy > ", "accuracy > much", "accuracy = 1", "accuracy > nan"],
 )
 def test_what_is_no_condition_is_refused(text):
     with pytest.raises(ConfigError, match="--fail-if"):
@@ -142,10 +159,14 @@ def test_an_unknown_metric_is_refused_before_anything_starts(tmp_path, text, nea
 
 
 @pytest.mark.parametrize(
-    "name", ["fedmia_auc_high", "loss_low", "fedmia_auc_worst_client", "accuracy_minority", "fedmia_auc"]
+    "name",
+    ["fedmia_auc_high", "loss_low", "fedmia_auc_worst_client", "accuracy_minority", "fedmia_auc"],
 )
 def test_what_can_be_measured_is_known(tmp_path, name):
-    prepare(parse_sweep(TINY, tmp_path / "tiny.yaml"), Choices(tmp_path, fail_if=conditions([f"{name} > 0.5"])))
+    prepare(
+        parse_sweep(TINY, tmp_path / "tiny.yaml"),
+        Choices(tmp_path, fail_if=conditions([f"{name} > 0.5"])),
+    )
 
 
 @pytest.mark.slow
@@ -157,7 +178,9 @@ def test_a_run_and_a_report_have_a_code_of_their_own(tmp_path: Path, capsys):
     assert capsys.readouterr().out.count("--fail-if") == 1
     assert run_sweep(sweep, Choices(tmp_path, fail_if=both[1:])) == FINISHED
     folder = str(tmp_path / "tiny")
-    assert main(["report", folder, "--fail-if", "accuracy < 2", "--fail-if", "loss < 0"]) == FAILED_IF
+    assert (
+        main(["report", folder, "--fail-if", "accuracy < 2", "--fail-if", "loss < 0"]) == FAILED_IF
+    )
     assert "accuracy < 2" in capsys.readouterr().out.splitlines()[-1]
     assert main(["report", folder, "--fail-if", "accuracy > 2"]) == FINISHED
     assert main(["report", folder, "--fail-if", "acuracy > 2"]) == REFUSED

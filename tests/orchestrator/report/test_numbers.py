@@ -1,4 +1,6 @@
-"""The papers' numbers: that they are all there, what they are in our words, and how they lie beside measured ones."""
+"""The papers' numbers: that they are all there, what they are in our words, and how they lie
+beside measured ones.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,27 @@ CONFIG = {
 
 
 def record(**changes: Any) -> Record:
-    given = {"dataset": "MNIST", "setting": FIGURE_1, "method": "IFCA", "metric": "mia_balanced_accuracy"}
+    given = {
+        "dataset": "MNIST",
+        "setting": FIGURE_1,
+        "method": "IFCA",
+        "metric": "mia_balanced_accuracy",
+    }
     return Record(**{"paper": "ifca_mir", "source": "Figure 1", "value": 0.81, **given, **changes})
 
 
 AVERAGE = record(setting="average over settings, minor model", value=0.761)
-ACCURACY = record(setting="average over settings", metric="accuracy_mean_of_major_and_minor_models", value=0.816)
+ACCURACY = record(
+    setting="average over settings", metric="accuracy_mean_of_major_and_minor_models", value=0.816
+)
 
 
 def in_our_words(paper: str, setting: str, method: str, metric: str) -> Counterpart:
-    (one,) = [r for r in records() if (r.paper, r.setting, r.method, r.metric) == (paper, setting, method, metric)]
+    (one,) = [
+        r
+        for r in records()
+        if (r.paper, r.setting, r.method, r.metric) == (paper, setting, method, metric)
+    ]
     found = counterpart(one)
     assert found is not None
     return found
@@ -69,12 +82,21 @@ def in_our_words(paper: str, setting: str, method: str, metric: str) -> Counterp
 
 
 def test_every_record_is_complete_and_has_a_counterpart_unless_it_is_derived_from_others() -> None:
-    assert Counter(one.paper for one in records()) == {"ifca_mir": 23, "finp": 181, "metric_privacy": 234}
+    assert Counter(one.paper for one in records()) == {
+        "ifca_mir": 23,
+        "finp": 181,
+        "metric_privacy": 234,
+    }
     assert all(math.isfinite(one.value) and one.source and one.method for one in records())
     assert sum(one.std is not None for one in records()) == 54
     derived = [one for one in records() if counterpart(one) is None]
     assert [(one.paper, one.value) for one in derived] == [("ifca_mir", 5.6)]
-    for changes in ({"dataset": "SVHN"}, {"method": "FedAvg"}, {"setting": "elsewhere"}, {"paper": "another"}):
+    for changes in (
+        {"dataset": "SVHN"},
+        {"method": "FedAvg"},
+        {"setting": "elsewhere"},
+        {"paper": "another"},
+    ):
         assert counterpart(record(**changes)) is None
 
 
@@ -91,7 +113,9 @@ def test_every_record_is_complete_and_has_a_counterpart_unless_it_is_derived_fro
         (ACCURACY, {}, ["model_accuracy_majority", "model_accuracy_minority"], "data.split"),
     ],
 )
-def test_a_record_in_our_words(one: Record, where: dict[str, Any], measured: list[str], over: str) -> None:
+def test_a_record_in_our_words(
+    one: Record, where: dict[str, Any], measured: list[str], over: str
+) -> None:
     found = counterpart(one)
     assert found is not None
     assert found.where == {"data.name": "mnist", "clustering.name": "ifca"} | where
@@ -119,7 +143,10 @@ def test_names_and_kinds_of_metric_privacy() -> None:
         for name in ("FedProx", "FedOpt")
     )
     assert (prox.where["objective.name"], prox.where["objective.mode"]) == ("fedprox", "inactive")
-    assert (opt.where["aggregation.name"], opt.where["aggregation.warm_start_epochs"]) == ("fedavg", 20)
+    assert (opt.where["aggregation.name"], opt.where["aggregation.warm_start_epochs"]) == (
+        "fedavg",
+        20,
+    )
     rounds = in_our_words(
         "metric_privacy", "homogeneous, 4 clients, round 20", "FedProx | vanilla", "server_test_acc"
     ).where
@@ -130,7 +157,9 @@ def test_names_and_kinds_of_metric_privacy() -> None:
         "finp": {"objective.name": "finp"},
     }
     taken = [
-        name for name, fields in objectives.items() if matches({**rounds, "objective.mode": None, **fields}, rounds)
+        name
+        for name, fields in objectives.items()
+        if matches({**rounds, "objective.mode": None, **fields}, rounds)
     ]
     assert taken == ["fedavg", "inactive"]
     found = [one for r in records() if r.paper == "metric_privacy" and (one := counterpart(r))]
@@ -143,9 +172,19 @@ def test_names_and_kinds_of_metric_privacy() -> None:
 @cache
 def fields_of_runs() -> frozenset[str]:
     """The dotted keys of all fields that the runs of our sweeps have."""
-    runs = [run.to_dict() for path in sorted(SWEEPS.glob("*.yaml")) for run in load_sweep(path).runs]
+    runs = [
+        run.to_dict() for path in sorted(SWEEPS.glob("*.yaml")) for run in load_sweep(path).runs
+    ]
     runs.append(
-        resolve({"rounds": 1, "data": "digits", "model": "mlp", "clustering": "ifca", "attacks": ["sia"]}).to_dict()
+        resolve(
+            {
+                "rounds": 1,
+                "data": "digits",
+                "model": "mlp",
+                "clustering": "ifca",
+                "attacks": ["sia"],
+            }
+        ).to_dict()
     )
     return frozenset(key for run in runs for key in flat(run)) | set(NAMES)
 
@@ -169,28 +208,44 @@ def test_metrics_components_and_fields_of_the_papers_files_exist() -> None:
 # In one sweep
 
 
-def trial(ident: str, ratio: float, seed: int = 0, algorithm: str = "ifca", **metrics: object) -> dict[str, Any]:
+def trial(
+    ident: str, ratio: float, seed: int = 0, algorithm: str = "ifca", **metrics: object
+) -> dict[str, Any]:
     names = {"data.name": "mnist", "clustering.name": algorithm, RATIO: ratio}
     return {"id": ident, "status": "finished", "seed": seed, **names, **metrics}
 
 
 def read(*trials: dict[str, Any], declared: tuple[str, ...] = ()) -> Results:
-    return results(Path("made_up"), rows(trials), declared, {trial["id"]: CONFIG for trial in trials})
+    return results(
+        Path("made_up"), rows(trials), declared, {trial["id"]: CONFIG for trial in trials}
+    )
 
 
 def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> None:
-    trials = [trial(f"t{seed}", 0.1, seed, mia_accuracy_minority=value) for seed, value in enumerate((0.6, 0.7, 0.8))]
+    trials = [
+        trial(f"t{seed}", 0.1, seed, mia_accuracy_minority=value)
+        for seed, value in enumerate((0.6, 0.7, 0.8))
+    ]
     (one,) = compare(read(*trials), [record()])
     assert (one.printed, one.estimate.n, one.estimate.mean) == (0.81, 3, pytest.approx(0.7))
     assert one.estimate.half == pytest.approx(0.2484138, abs=1e-6)
-    assert (one.differs, one.setting) == ({"data.clients": "40 instead of 200"}, "minority ratio 0.1")
+    assert (one.differs, one.setting) == (
+        {"data.clients": "40 instead of 200"},
+        "minority ratio 0.1",
+    )
     (noted,) = compare(read(*trials), [record(note="a | b")])
     assert markdown([noted], []).count("- IFCA: a | b") == 1
-    assert r"clients 40 instead of 200; note: a \| b |" in published_markdown(read(*trials), [noted])
+    assert r"clients 40 instead of 200; note: a \| b |" in published_markdown(
+        read(*trials), [noted]
+    )
 
 
 def test_what_was_not_measured_and_other_settings_methods_and_data_are_not_compared() -> None:
-    for one in (trial("t", 0.2), trial("t", 0.1, algorithm="ifca_mir"), trial("t", 0.1) | {"data.name": "digits"}):
+    for one in (
+        trial("t", 0.2),
+        trial("t", 0.1, algorithm="ifca_mir"),
+        trial("t", 0.1) | {"data.name": "digits"},
+    ):
         assert compare(read(one | {"mia_accuracy_minority": 0.7}), [record()]) == []
     assert compare(read(trial("t", 0.1, mia_accuracy_minority=None)), [record()]) == []
     half = trial("t", 0.1, model_accuracy_majority=0.9, model_accuracy_minority=None)
@@ -201,14 +256,27 @@ def test_what_was_not_measured_and_other_settings_methods_and_data_are_not_compa
 
 def test_an_average_over_settings_needs_all_of_them_and_other_swept_keys_give_a_line_each() -> None:
     values = {(0.1, 0): 0.6, (0.1, 1): 0.8, (0.2, 0): 0.4, (0.2, 1): 0.5, (0.2, 2): 0.6}
-    trials = [trial(f"{r}{s}", r, s, mia_accuracy_minority=value) for (r, s), value in values.items()]
+    trials = [
+        trial(f"{r}{s}", r, s, mia_accuracy_minority=value) for (r, s), value in values.items()
+    ]
     (one,) = compare(read(*trials, declared=(RATIO,)), [AVERAGE])
     assert one.estimate.values == pytest.approx((0.5, 0.65))  # (0.6 + 0.4) / 2 and (0.8 + 0.5) / 2
-    (alone,) = compare(read(*trials[:2], declared=(RATIO,)), [AVERAGE])  # one setting is no average over settings
-    assert (alone.level, "data.split" in alone.differs, "data.split" in one.differs) == (SHORTENED, True, False)
+    (alone,) = compare(
+        read(*trials[:2], declared=(RATIO,)), [AVERAGE]
+    )  # one setting is no average over settings
+    assert (alone.level, "data.split" in alone.differs, "data.split" in one.differs) == (
+        SHORTENED,
+        True,
+        False,
+    )
     key = "attacks.0.nonmember_transform"
-    trials = [trial(name, 0.1, mia_accuracy_minority=0.6) | {key: name} for name in ("cluster", "unrotated")]
-    expected = [f"minority ratio 0.1, nonmember transform {name}" for name in ("cluster", "unrotated")]
+    trials = [
+        trial(name, 0.1, mia_accuracy_minority=0.6) | {key: name}
+        for name in ("cluster", "unrotated")
+    ]
+    expected = [
+        f"minority ratio 0.1, nonmember transform {name}" for name in ("cluster", "unrotated")
+    ]
     assert [one.setting for one in compare(read(*trials), [record()])] == expected
 
 
@@ -219,45 +287,70 @@ def test_a_printed_percentage_is_laid_beside_a_fraction(tmp_path: Path) -> None:
     assert sources == {"Table 1", "App. C.4"}, "the time of attacked rounds is not that of App. C.3"
     per_method = Counter(one.record.method for one in compared if one.record.source == "Table 1")
     assert len(per_method) == 6 and set(per_method.values()) == {9}
-    mean = next(one for one in compared if (one.record.method, one.record.metric) == ("FinP (PCA)", "sia_mean_pct"))
-    trials = [t for t in made.trials if (t["objective.name"], t["aggregation.name"]) == ("finp", "finp_pca")]
+    mean = next(
+        one
+        for one in compared
+        if (one.record.method, one.record.metric) == ("FinP (PCA)", "sia_mean_pct")
+    )
+    trials = [
+        t
+        for t in made.trials
+        if (t["objective.name"], t["aggregation.name"]) == ("finp", "finp_pca")
+    ]
     assert mean.printed == pytest.approx(0.197)
     assert mean.estimate.mean == pytest.approx(sum(trial["sia_mean"] for trial in trials) / 3)
     assert (mean.setting, mean.differs) == ("objective FinP, aggregation FinP-PCA", {})
     assert "| sia_mean_pct | 0.197 |" in published_markdown(made, compared)
-    for i, base in enumerate(({"data.name": "digits"}, {"model.name": "mlp"}, {"data.split.name": "iid"})):
+    for i, base in enumerate(
+        ({"data.name": "digits"}, {"model.name": "mlp"}, {"data.split.name": "iid"})
+    ):
         one = {"objective.name": ["plain"], "aggregation.name": ["fedavg"], "seed": [0]}
         assert compare(read_results(write_finp(tmp_path / str(i), one, base=HAR | base))) == []
 
 
 def as_if_finished(name: str, sets: Sequence[str] = ()) -> Results:
-    """The results of one of our sweeps in which every trial has finished and measured 0.5 of everything."""
+    """The results of one of our sweeps in which every trial has finished and measured 0.5 of
+    everything.
+    """
     sweep = load_sweep(SWEEPS / f"{name}.yaml", list(sets))
     configs = {trial_id(run): run.to_dict() for run in sweep.runs}
-    measured = {name: 0.5 for one in records() if (printed := counterpart(one)) for name in printed.metrics}
+    measured = {
+        name: 0.5 for one in records() if (printed := counterpart(one)) for name in printed.metrics
+    }
     table = [
-        {"id": ident, "status": "finished", "seed": run["seed"], "rounds": run["rounds"]} | measured
+        {"id": ident, "status": "finished", "seed": run["seed"], "rounds": run["rounds"]}
+        | measured
         | {key: value for key, value in flat(run).items() if key in NAMES}
         | values
         for (ident, run), values in zip(configs.items(), sweep.values, strict=True)
-    ]  # fmt: skip
+    ]
     return results(Path(name), rows(table), tuple(sweep.values[0]), configs)
 
 
 def deviations(name: str, sets: Sequence[str] = ()) -> set[str]:
     """The fields in which a sweep differs from the papers' reading, with both values."""
-    return {f"{key} {words}" for one in compare(as_if_finished(name, sets)) for key, words in one.differs.items()}
+    return {
+        f"{key} {words}"
+        for one in compare(as_if_finished(name, sets))
+        for key, words in one.differs.items()
+    }
 
 
 @pytest.mark.parametrize(
-    "name", [path.stem for path in sorted(SWEEPS.glob("*_as_released.yaml"))] + ["metric_privacy_five_runs"]
+    "name",
+    [path.stem for path in sorted(SWEEPS.glob("*_as_released.yaml"))]
+    + ["metric_privacy_five_runs"],
 )
-def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_say(name: str) -> None:
+def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_say(
+    name: str,
+) -> None:
     assert deviations(name) <= {
-        "training.clip_gradient 10 instead of none",  # of FedAvg's row in finp_cifar_resnet_as_released
+        # of FedAvg's row in finp_cifar_resnet_as_released
+        "training.clip_gradient 10 instead of none",
         "objective.beta 0.05 instead of 0.1",  # the released instructions beside the paper
         "rounds 5 instead of 20",  # of the timing
-        "training.optimizer_state reset instead of persist",  # of metric privacy: the line "persist" has the other
+        # of metric privacy: the line "persist" has the other
+        "training.optimizer_state reset instead of persist",
     }
     assert compare(as_if_finished(name))
 
@@ -284,7 +377,9 @@ def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_sa
         ),
     ],
 )
-def test_every_field_that_differs_from_the_papers_reading_is_named(name: str, changes: dict[str, str]) -> None:
+def test_every_field_that_differs_from_the_papers_reading_is_named(
+    name: str, changes: dict[str, str]
+) -> None:
     before = " ".join(deviations(name))
     for change, words in changes.items():
         assert words not in before and words in " ".join(deviations(name, [f"base.{change}"]))
@@ -312,30 +407,54 @@ def of_har(seed: int, cov: float, **changes: Any) -> Trial:
 
 def number(trials: list[Trial], method: str, metric: str = "cov_sia") -> Number:
     wanted = ("UCI-HAR", method, metric)
-    (one,) = [one for one in numbers(trials) if (one.record.dataset, one.record.method, one.record.metric) == wanted]
+    (one,) = [
+        one
+        for one in numbers(trials)
+        if (one.record.dataset, one.record.method, one.record.metric) == wanted
+    ]
     return one
 
 
 def test_a_number_is_the_mean_over_partitions_at_the_papers_size() -> None:
-    one = number([of_har(seed, cov, **BASELINE) for seed, cov in enumerate((0.9, 1.0, 1.1))], "Baseline (FedAvg)")
+    one = number(
+        [of_har(seed, cov, **BASELINE) for seed, cov in enumerate((0.9, 1.0, 1.1))],
+        "Baseline (FedAvg)",
+    )
     assert (one.level, one.printed, one.estimate.n, one.predicted) == (FULL, 0.94, 3, True)
     assert one.estimate.mean == pytest.approx(1.0)
-    # 0.94 + 4.3027 * 0.01 * sqrt(4 / 3) = 0.99: a run lies above the printed value with more than 95 %
-    far = number([of_har(seed, cov, **BASELINE) for seed, cov in enumerate((0.99, 1.0, 1.01))], "Baseline (FedAvg)")
+    # 0.94 + 4.3027 * 0.01 * sqrt(4 / 3) = 0.99: a run lies above the printed value with more than
+    # 95 %
+    far = number(
+        [of_har(seed, cov, **BASELINE) for seed, cov in enumerate((0.99, 1.0, 1.01))],
+        "Baseline (FedAvg)",
+    )
     assert far.predicted is False
 
 
 def test_one_partition_is_taken_to_vary_as_another_method_of_its_table() -> None:
     plain = [of_har(seed, cov, **BASELINE) for seed, cov in enumerate((0.9, 1.0, 1.1))]
     printed, reach = 0.89, 4.3027 * 0.1 * math.sqrt(2)  # of the difference of two runs
-    for cov, near in ((printed + reach - 0.01, True), (printed + reach + 0.01, False), (printed - reach - 0.01, False)):
+    for cov, near in (
+        (printed + reach - 0.01, True),
+        (printed + reach + 0.01, False),
+        (printed - reach - 0.01, False),
+    ):
         one = number([*plain, of_har(0, cov, **PCA, **{"objective.beta": 2.0})], "FinP (PCA)")
-        assert (one.level, one.printed, one.predicted, one.lent) == (ONE_PARTITION, printed, near, True)
-    assert not number(plain, "Baseline (FedAvg)").lent and number(plain, "FinP (PCA)").predicted is None
+        assert (one.level, one.printed, one.predicted, one.lent) == (
+            ONE_PARTITION,
+            printed,
+            near,
+            True,
+        )
+    assert (
+        not number(plain, "Baseline (FedAvg)").lent
+        and number(plain, "FinP (PCA)").predicted is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("changes", "level"), [({}, ONE_PARTITION), ({"rounds": 4}, SHORTENED), ({"data.name": "digits"}, NOT_MEASURED)]
+    ("changes", "level"),
+    [({}, ONE_PARTITION), ({"rounds": 4}, SHORTENED), ({"data.name": "digits"}, NOT_MEASURED)],
 )
 def test_the_level_of_one_trial(changes: dict[str, Any], level: str) -> None:
     one = number([of_har(0, 0.9, **BASELINE, **changes)], "Baseline (FedAvg)")
@@ -343,7 +462,9 @@ def test_the_level_of_one_trial(changes: dict[str, Any], level: str) -> None:
     assert ("rounds" in one.fields) == (level == SHORTENED)
 
 
-def test_the_papers_size_comes_before_more_partitions_and_nothing_is_measured_without_trials() -> None:
+def test_the_papers_size_comes_before_more_partitions_and_nothing_is_measured_without_trials() -> (
+    None
+):
     short = [of_har(seed, 0.5, **BASELINE, rounds=4) for seed in range(5)]
     one = number([*short, of_har(0, 0.9, **BASELINE)], "Baseline (FedAvg)")
     assert (one.level, one.estimate.mean) == (ONE_PARTITION, 0.9)
@@ -351,8 +472,17 @@ def test_the_papers_size_comes_before_more_partitions_and_nothing_is_measured_wi
 
 
 def test_a_reduction_is_that_of_pairs() -> None:
-    """1 - 0.9 / 1.0 and 1 - 1.0 / 2.0 have the mean 0.3; the trial without a partner does not count."""
-    trials = [of_har(0, 0.9, **PCA), of_har(0, 1.0, **BASELINE), of_har(1, 1.0, **PCA), of_har(1, 2.0, **BASELINE)]
-    one = number([*trials, of_har(2, 9.0, **PCA)], "FinP (PCA)", "cov_sia_reduction_pct_vs_baseline")
+    """1 - 0.9 / 1.0 and 1 - 1.0 / 2.0 have the mean 0.3; the trial without a partner does not
+    count.
+    """
+    trials = [
+        of_har(0, 0.9, **PCA),
+        of_har(0, 1.0, **BASELINE),
+        of_har(1, 1.0, **PCA),
+        of_har(1, 2.0, **BASELINE),
+    ]
+    one = number(
+        [*trials, of_har(2, 9.0, **PCA)], "FinP (PCA)", "cov_sia_reduction_pct_vs_baseline"
+    )
     assert one.estimate.mean == pytest.approx(0.3)
     assert (one.estimate.n, one.printed) == (2, pytest.approx(0.0532))

@@ -1,4 +1,6 @@
-"""The report as a whole: which files are written, that they are the same each time, and what partial results give."""
+"""The report as a whole: which files are written, that they are the same each time, and what
+partial results give.
+"""
 
 import os
 from pathlib import Path
@@ -100,7 +102,9 @@ def test_a_figure_that_fails_costs_itself_and_a_sentence(
         for _ in range(2):  # the second report does not take the first for complete
             assert main(["report", str(folder)]) == FINISHED
             shown = capsys.readouterr()
-            assert {"convergence.png", "s.html"} < set(os.listdir(folder / "report")) - {"audit.png"}
+            assert {"convergence.png", "s.html"} < set(os.listdir(folder / "report")) - {
+                "audit.png"
+            }
             assert "audit.png" not in shown.out and "s.html" in shown.out
             assert shown.err.count("\n") == 1 and "audit" in shown.err and "no <axis>" in shown.err
             page = (folder / "report" / "s.html").read_text()
@@ -124,13 +128,18 @@ def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("few_figures")
-def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(
+    tmp_path: Path,
+) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, base={"data.name": "digits"})
     earlier = Log(folder / "report", "s")
     for name in TABLES[2:]:
         earlier.append(name, b"from an earlier report")
     earlier.finish({})
-    assert [file.name for file in write_report(folder) if file.suffix != ".png"] == [*TABLES[:2], "s.html"]
+    assert [file.name for file in write_report(folder) if file.suffix != ".png"] == [
+        *TABLES[:2],
+        "s.html",
+    ]
     assert not {path.name for path in (folder / "report").iterdir()} & set(TABLES[2:])
 
 

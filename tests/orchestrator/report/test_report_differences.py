@@ -1,4 +1,6 @@
-"""Paired differences between methods: what is compared, what is left out and named, what is printed."""
+"""Paired differences between methods: what is compared, what is left out and named, what is
+printed.
+"""
 
 import math
 from pathlib import Path
@@ -15,16 +17,31 @@ SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
 
 
 def trial(algorithm: str, seed: int, status: str = "finished", **more: Any) -> dict[str, Any]:
-    held = {"id": f"{algorithm}{seed}{more}", "status": status, "seed": seed, "clustering.name": algorithm}
-    return held | {"data.split.minority_ratio": 0.1} | {key.replace("__", "."): value for key, value in more.items()}
+    held = {
+        "id": f"{algorithm}{seed}{more}",
+        "status": status,
+        "seed": seed,
+        "clustering.name": algorithm,
+    }
+    return (
+        held
+        | {"data.split.minority_ratio": 0.1}
+        | {key.replace("__", "."): value for key, value in more.items()}
+    )
 
 
 def found(*trials: dict[str, Any], swept: tuple[str, ...] = SWEPT) -> Results:
     return results(Path("made_up"), rows(trials), swept, {})
 
 
-def pairs(values: dict[str, tuple[float, ...]], metric: str = "accuracy", **more: Any) -> list[dict[str, Any]]:
-    return [trial(name, s, **{metric: v}, **more) for name, own in values.items() for s, v in enumerate(own)]
+def pairs(
+    values: dict[str, tuple[float, ...]], metric: str = "accuracy", **more: Any
+) -> list[dict[str, Any]]:
+    return [
+        trial(name, s, **{metric: v}, **more)
+        for name, own in values.items()
+        for s, v in enumerate(own)
+    ]
 
 
 # Deals are 0.5, 0.7 and 0.9; IFCA-MIR is worse by 0.01, 0.02 and 0.03.
@@ -40,7 +57,10 @@ def test_a_method_is_compared_with_the_baseline_on_the_same_deals() -> None:
     assert one.baseline_mean == pytest.approx(0.7)
     assert one.p == pytest.approx(one.p_holm)
     page = differences_markdown(found(*pairs(THREE)), [one])
-    cells = "IFCA-MIR | IFCA | minority ratio 0.1 | accuracy | higher | 0.700 | -0.020 | -0.045 to +0.005 | 3 | 0.074"
+    cells = (
+        "IFCA-MIR | IFCA | minority ratio 0.1 | accuracy | higher | 0.700 | -0.020 | -0.045 to "
+        "+0.005 | 3 | 0.074"
+    )
     assert f"| {cells}" in page
 
 
@@ -71,21 +91,36 @@ def test_a_repetition_without_its_partner_is_named_and_left_out() -> None:
 
 def test_pairs_share_deal_and_seed_and_pairs_of_one_deal_are_averaged() -> None:
     crossed = [
-        trial(name, seed, data__split_seed=partition, accuracy=0.5 + 0.1 * partition + lead * (partition + 0.5 * seed))
+        trial(
+            name,
+            seed,
+            data__split_seed=partition,
+            accuracy=0.5 + 0.1 * partition + lead * (partition + 0.5 * seed),
+        )
         for name, lead in (("ifca", 0.0), ("ifca_mir", 0.02))
         for partition in (1, 2, 3)
         for seed in (0, 2)
     ]
     (one,) = contrasts(found(*crossed, swept=(*SWEPT, "data.split_seed")))
     assert one.difference.values == pytest.approx((0.03, 0.05, 0.07))
-    lost = [t for t in crossed if not (t["clustering.name"] == "ifca" and t["seed"] == 2 and t["data.split_seed"] == 3)]
+    lost = [
+        t
+        for t in crossed
+        if not (t["clustering.name"] == "ifca" and t["seed"] == 2 and t["data.split_seed"] == 3)
+    ]
     (one,) = contrasts(found(*lost, swept=(*SWEPT, "data.split_seed")))
     assert one.left_out == ("partition 3, seed 2",)
 
 
 def test_the_slots_default_is_the_baseline_and_fields_that_it_lacks_belong_to_the_method() -> None:
     table = [
-        {"id": f"{o}{b}{a}{s}", "status": "finished", "seed": s, "objective.name": o, "objective.beta": b}
+        {
+            "id": f"{o}{b}{a}{s}",
+            "status": "finished",
+            "seed": s,
+            "objective.name": o,
+            "objective.beta": b,
+        }
         | {"aggregation.name": a, "accuracy": 0.5 + (b or 0)}
         for o, b in (("finp", 0.1), ("finp", 0.3), ("plain", None))
         for a in ("finp_pca", "fedavg")
@@ -103,7 +138,12 @@ def test_the_slots_default_is_the_baseline_and_fields_that_it_lacks_belong_to_th
 
 def test_the_correction_is_for_the_tests_of_one_comparison_and_section() -> None:
     table = [
-        trial(name, s, data__split__minority_ratio=ratio, accuracy=0.5 + 0.1 * s + lead + 0.001 * s * s)
+        trial(
+            name,
+            s,
+            data__split__minority_ratio=ratio,
+            accuracy=0.5 + 0.1 * s + lead + 0.001 * s * s,
+        )
         for ratio in (0.1, 0.2, 0.3)
         for name, lead in (("ifca", 0.0), ("ifca_mir", 0.01 * ratio * 10))
         for s in range(3)
@@ -111,26 +151,46 @@ def test_the_correction_is_for_the_tests_of_one_comparison_and_section() -> None
     for one, cell in zip(table, (0.01, 0.02, 0.04, 0.0, 0.0, 0.0) * 3, strict=True):
         one["accuracy"] += cell
         one["purity"] = one["accuracy"] ** 2
-        one["accuracy_minority"] = one["accuracy"] + one["seed"] ** 3 * (one["clustering.name"] == "ifca") / 100
+        one["accuracy_minority"] = (
+            one["accuracy"] + one["seed"] ** 3 * (one["clustering.name"] == "ifca") / 100
+        )
     compared = contrasts(found(*table))
     assert len(compared) == 9
     for one in compared:
-        family = [other for other in compared if (other.setting, other.family) == (one.setting, one.family)]
+        family = [
+            other
+            for other in compared
+            if (other.setting, other.family) == (one.setting, one.family)
+        ]
         assert one.tests == len(family) == (1 if one.metric == "purity" else 2)
-        assert one.p_holm == pytest.approx(dict(zip(family, holm([other.p for other in family]), strict=True))[one])
+        assert one.p_holm == pytest.approx(
+            dict(zip(family, holm([other.p for other in family]), strict=True))[one]
+        )
 
 
 def test_compared_metrics_come_from_the_tables_and_not_from_a_papers_list() -> None:
-    measured = {"accuracy_minority": 0.8, "mia_accuracy_minority": 0.6, "violations": 3.0, "migrated": 2.0}
+    measured = {
+        "accuracy_minority": 0.8,
+        "mia_accuracy_minority": 0.6,
+        "violations": 3.0,
+        "migrated": 2.0,
+    }
     more = {"accuracy_majority": 0.8, "seconds_per_round": 1.0, "demographic_parity": 0.1}
     names = compared_metrics(found(trial("ifca", 0, **measured, **more)))
-    assert {"accuracy_majority", "accuracy_minority", "mia_accuracy_minority", "violations"} <= set(names)
+    assert {"accuracy_majority", "accuracy_minority", "mia_accuracy_minority", "violations"} <= set(
+        names
+    )
     assert not {"migrated", "seconds_per_round", "demographic_parity"} & set(names)
-    assert compared_metrics(found(trial("none", 0, accuracy=0.5, eod=0.1, eod_null=0.1))) == ["accuracy", "eod"]
+    assert compared_metrics(found(trial("none", 0, accuracy=0.5, eod=0.1, eod_null=0.1))) == [
+        "accuracy",
+        "eod",
+    ]
 
 
 def test_a_method_of_which_every_trial_was_lost_is_named() -> None:
-    table = pairs({"ifca": THREE["ifca"]}) + [trial("ifca_mir", s, "failed", accuracy=None) for s in range(3)]
+    table = pairs({"ifca": THREE["ifca"]}) + [
+        trial("ifca_mir", s, "failed", accuracy=None) for s in range(3)
+    ]
     (one,) = contrasts(found(*table))
     assert one.difference.n == 0
     assert one.left_out == ("seed 0", "seed 1", "seed 2")

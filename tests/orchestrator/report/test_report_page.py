@@ -20,7 +20,9 @@ EMPTY = {"meta", "link", "br", "hr", "img", "input"}  # elements without content
 
 
 class Page(HTMLParser):
-    """The elements, ids, links and texts of a page; raises AssertionError where elements do not nest."""
+    """The elements, ids, links and texts of a page; raises AssertionError where elements do not
+    nest.
+    """
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -76,7 +78,11 @@ def test_the_page_has_its_sections_with_the_story_in_them(page_of_three: Path, p
     for sentence in (told.question, told.headline, *told.findings, *told.verdicts, told.command):
         assert " ".join(sentence.split()) in page.text
     assert not [line for line in told.limits if line not in page.text]
-    anchors = [value.removeprefix("#") for tag, key, value in page.attributes if (tag, key) == ("a", "href")]
+    anchors = [
+        value.removeprefix("#")
+        for tag, key, value in page.attributes
+        if (tag, key) == ("a", "href")
+    ]
     assert anchors == ["settings", "trade-off", "clients-exposed", "findings", "limits", "repeat"]
     assert set(anchors) <= set(page.values("id"))
 
@@ -91,9 +97,16 @@ def test_its_numbers_are_those_of_the_tables(page_of_three: Path, page: Page) ->
 def test_nothing_is_loaded_and_nothing_runs(html: str, page: Page) -> None:
     assert not re.search(r"https?:|\bftp:|@import|file:", html)
     assert not {"script", "iframe", "object", "embed"} & set(page.tags)
-    outside = [value for name in ("src", "href", "srcset", "data") for value in page.values(name) if value[:1] != "#"]
+    outside = [
+        value
+        for name in ("src", "href", "srcset", "data")
+        for value in page.values(name)
+        if value[:1] != "#"
+    ]
     assert "data:," in outside  # the icon, so that no browser asks for one
-    assert all(value.startswith("data:image/svg+xml;base64,") for value in set(outside) - {"data:,"})
+    assert all(
+        value.startswith("data:image/svg+xml;base64,") for value in set(outside) - {"data:,"}
+    )
     assert "default-src 'none'" in html
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
 
@@ -119,12 +132,16 @@ def test_texts_of_a_sweep_are_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statuses", [{0: "failed", 1: "diverged"}, {}])
-def test_there_is_a_page_without_results_and_without_attacks(tmp_path: Path, statuses: dict[int, str]) -> None:
+def test_there_is_a_page_without_results_and_without_attacks(
+    tmp_path: Path, statuses: dict[int, str]
+) -> None:
     def metrics(trial: object, rng: object) -> dict[str, float]:
         return {"accuracy": 0.9}
 
     config = CONFIG | {"attacks": []}
-    folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses=statuses, metrics=metrics, config=config)
+    folder = write_sweep(
+        tmp_path / "s", {"seed": [0, 1]}, statuses=statuses, metrics=metrics, config=config
+    )
     page = Page(write_report(folder, formats=())[-1].read_text(encoding="utf-8"))
     expected = "No trial has finished, so there is no result." if statuses else "No attack was made"
     assert expected in page.text and "figure" not in page.tags
@@ -133,20 +150,38 @@ def test_there_is_a_page_without_results_and_without_attacks(tmp_path: Path, sta
 def test_an_audit_stands_beside_its_claim(tmp_path: Path) -> None:
     def metrics(trial: dict[str, object], rng: object) -> dict[str, object]:
         private = trial["privacy.name"] == "global_dp"
-        audit = {"epsilon_audit": 2.5, "epsilon_audit_certified": 1.25, "guarantee": "none: bare", "delta": 1e-5}
-        claim = {"epsilon": 4.0, "audit_verdict": "not refuted", "guarantee": "dp: as assumed"} if private else {}
+        audit = {
+            "epsilon_audit": 2.5,
+            "epsilon_audit_certified": 1.25,
+            "guarantee": "none: bare",
+            "delta": 1e-5,
+        }
+        claim = (
+            {"epsilon": 4.0, "audit_verdict": "not refuted", "guarantee": "dp: as assumed"}
+            if private
+            else {}
+        )
         return {"accuracy": 0.9, "epsilon": None, "audit_verdict": None} | audit | claim
 
-    folder = write_sweep(tmp_path / "s", {"privacy.name": ["none", "global_dp"], "seed": [0, 1, 2]}, metrics=metrics)
+    folder = write_sweep(
+        tmp_path / "s", {"privacy.name": ["none", "global_dp"], "seed": [0, 1, 2]}, metrics=metrics
+    )
     page = Page(write_report(folder, formats=())[-1].read_text(encoding="utf-8"))
     row = page.cells[page.cells.index("not refuted, which is no proof") - 3 :][:3]
     assert row == ["4.00", "2.50 ± 0.00", "1.25 ± 0.00"]
-    assert "Guarantee for a client: none: bare (vanilla); dp: as assumed (privacy global-DP)." in page.text
+    assert (
+        "Guarantee for a client: none: bare (vanilla); dp: as assumed (privacy global-DP)."
+        in page.text
+    )
 
 
 @pytest.mark.usefixtures("few_figures")
-def test_the_command_writes_figures_for_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_sweep(tmp_path / "s", {"seed": [0]}, metrics=lambda trial, rng: {"accuracy": 0.9})
+def test_the_command_writes_figures_for_papers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_sweep(
+        tmp_path / "s", {"seed": [0]}, metrics=lambda trial, rng: {"accuracy": 0.9}
+    )
     assert main(["report", str(folder), "--figures", "svg,pdf"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report" / "s.html")
     found = {path.name for path in (folder / "report").iterdir()}
@@ -154,9 +189,13 @@ def test_the_command_writes_figures_for_papers(tmp_path: Path, capsys: pytest.Ca
     first = {path.name: path.read_bytes() for path in (folder / "report").iterdir()}
     assert main(["report", str(folder), "--figures", "pdf,svg"]) == 0
     assert {path.name: path.read_bytes() for path in (folder / "report").iterdir()} == first
-    assert b"<text" in first["accuracy.svg"] and b"/FontFile2" in first["accuracy.pdf"]  # text stays text
+    assert (
+        b"<text" in first["accuracy.svg"] and b"/FontFile2" in first["accuracy.pdf"]
+    )  # text stays text
     assert main(["report", str(folder)]) == 0
-    assert "accuracy.svg" not in {path.name for path in (folder / "report").iterdir()}  # of another form, and stale
+    assert "accuracy.svg" not in {
+        path.name for path in (folder / "report").iterdir()
+    }  # of another form, and stale
 
 
 @pytest.mark.parametrize("wrong", [["--figures", "jpg"], ["--figures", ""]])
@@ -170,7 +209,16 @@ def test_formats_that_do_not_exist_are_refused(
 
 
 def test_one_model_has_one_column_of_a_risk(tmp_path: Path) -> None:
-    """The accuracy of the attack on the global model is also that on the worst one: it stood there twice."""
-    measured = {"accuracy": 0.9, "mia_accuracy_global": 0.6, "mia_accuracy_worst": 0.6, "mia_auc_worst": 0.7}
-    results = read_results(write_sweep(tmp_path / "s", {"seed": [0, 1, 2]}, metrics=lambda trial, rng: measured))
+    """The accuracy of the attack on the global model is also that on the worst one: it stood
+    there twice.
+    """
+    measured = {
+        "accuracy": 0.9,
+        "mia_accuracy_global": 0.6,
+        "mia_accuracy_worst": 0.6,
+        "mia_auc_worst": 0.7,
+    }
+    results = read_results(
+        write_sweep(tmp_path / "s", {"seed": [0, 1, 2]}, metrics=lambda trial, rng: measured)
+    )
     assert main_metrics(results) == ["accuracy", "mia_accuracy_global", "mia_auc_worst"]

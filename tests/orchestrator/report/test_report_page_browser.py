@@ -1,4 +1,5 @@
-"""The page in Chromium, at the width of a desk and of a phone: nothing overflows, nothing is asked of the network.
+"""The page in Chromium, at the width of a desk and of a phone: nothing overflows, nothing is
+asked of the network.
 
 The tests run where Chromium is installed: ``uv run pytest -m browser``.
 """
@@ -21,10 +22,18 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 PHONE, DESKTOP = (400, 900), (1280, 900)
-# The page in a frame, because windows of Chromium are 500 pixels wide at least. The script measures the page, which has none.
+# The page in a frame, because windows of Chromium are 500 pixels wide at least. The script measures
+# the page, which has none.
 FRAME = """<!DOCTYPE html><style>body {margin: 0} iframe {border: 0; display: block}</style>
 <iframe id="frame" style="width: %dpx; height: %dpx" srcdoc="%s"></iframe><script>
 addEventListener("load", () => {
@@ -48,12 +57,19 @@ def chromium() -> str:
 
 
 def visit(address: str, size: tuple[int, int] = DESKTOP, screenshot: Path | None = None) -> str:
-    """The page's HTML once its scripts have come to rest; ``screenshot`` is where a picture (PNG) of it is saved."""
+    """The page's HTML once its scripts have come to rest; ``screenshot`` is where a picture
+    (PNG) of it is saved.
+    """
     with tempfile.TemporaryDirectory() as profile:
         options = [*FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
-        options += ["--virtual-time-budget=15000", "--dump-dom"]  # of its own clock: Chromium jumps over waits
+        options += [
+            "--virtual-time-budget=15000",
+            "--dump-dom",
+        ]  # of its own clock: Chromium jumps over waits
         options += [f"--screenshot={screenshot}"] if screenshot else []
-        done = subprocess.run([chromium(), *options, address], capture_output=True, text=True, timeout=180, check=True)
+        done = subprocess.run(
+            [chromium(), *options, address], capture_output=True, text=True, timeout=180, check=True
+        )
     return done.stdout
 
 
@@ -72,12 +88,16 @@ def measured(page: Path, size: tuple[int, int], frame: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("size", "narrowest"), [(DESKTOP, 700), (PHONE, 500), ((320, 700), 500)])
-def test_nothing_is_wider_than_the_window(page: Path, size: tuple[int, int], narrowest: int, tmp_path: Path) -> None:
+def test_nothing_is_wider_than_the_window(
+    page: Path, size: tuple[int, int], narrowest: int, tmp_path: Path
+) -> None:
     found = measured(page, size, tmp_path / "frame.html")
     assert found["seen"] == size[0] and found["wide"] == size[0]
     assert 0 <= found["top"] < found["bottom"] < size[1] and found["right"] <= size[0]
     assert found["small"] == 0 and found["loaded"] == 0
-    assert found["figures"] and min(found["figures"]) >= narrowest  # a small window scrolls them: they stay legible
+    assert (
+        found["figures"] and min(found["figures"]) >= narrowest
+    )  # a small window scrolls them: they stay legible
     assert (tmp_path / "frame.png").stat().st_size > 10_000
 
 
@@ -88,7 +108,9 @@ def test_a_browser_asks_for_nothing_but_the_page(page: Path) -> None:
         def log_message(self, format: str, *args: Any) -> None:
             asked.append(self.path)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=str(page.parent))) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Server, directory=str(page.parent))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         dom = visit(f"http://127.0.0.1:{server.server_port}/{page.name}")
         server.shutdown()
@@ -97,9 +119,18 @@ def test_a_browser_asks_for_nothing_but_the_page(page: Path) -> None:
 
 def test_it_prints_on_paper(page: Path, tmp_path: Path) -> None:
     printed = tmp_path / "page.pdf"
-    options = [*FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--no-pdf-header-footer", f"--print-to-pdf={printed}"]
-    subprocess.run([chromium(), *options, page.as_uri()], capture_output=True, timeout=180, check=True)
+    options = [
+        *FLAGS,
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--no-pdf-header-footer",
+        f"--print-to-pdf={printed}",
+    ]
+    subprocess.run(
+        [chromium(), *options, page.as_uri()], capture_output=True, timeout=180, check=True
+    )
     data = printed.read_bytes()
     boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", data)
-    assert {(round(float(width)), round(float(height))) for width, height in boxes} == {(595, 842)}  # A4, upright
+    assert {(round(float(width)), round(float(height))) for width, height in boxes} == {
+        (595, 842)
+    }  # A4, upright
     assert 1 < len(boxes) < 8

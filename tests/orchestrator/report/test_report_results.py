@@ -1,4 +1,6 @@
-"""What a report reads: trials, settings that were swept one by one or whole, and folders that hold nothing."""
+"""What a report reads: trials, settings that were swept one by one or whole, and folders that
+hold nothing.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -44,19 +46,30 @@ def test_settings_are_the_swept_keys_without_the_seed(tmp_path: Path) -> None:
 
 
 def test_a_slot_swept_whole_is_told_by_what_differs_in_it(tmp_path: Path) -> None:
-    pairs = [{"minority": [0, 20], "majority": [20, 40]}, {"minority": [0, 25], "majority": [25, 50]}]
+    pairs = [
+        {"minority": [0, 20], "majority": [20, 40]},
+        {"minority": [0, 25], "majority": [25, 50]},
+    ]
     found = read_results(write_sweep(tmp_path / "s", {"data.split": pairs, "seed": [0]}))
     assert found.keys == ("data.split.minority", "data.split.majority")
-    assert [setting.values for setting in found.settings] == [([0, 20], [20, 40]), ([0, 25], [25, 50])]
+    assert [setting.values for setting in found.settings] == [
+        ([0, 20], [20, 40]),
+        ([0, 25], [25, 50]),
+    ]
 
 
 def made(*configs: dict, declared: tuple[str, ...]) -> Results:
     table = [{"id": str(i), "status": "finished", "seed": 0} for i in range(len(configs))]
-    return results(Path("made_up"), table, declared, {str(i): config for i, config in enumerate(configs)})
+    return results(
+        Path("made_up"), table, declared, {str(i): config for i, config in enumerate(configs)}
+    )
 
 
 def test_a_group_with_a_dot_in_its_name_has_metrics_and_no_settings() -> None:
-    table = [{"id": str(n), "status": "finished", "seed": n, "accuracy_v1.5": 0.5 + n / 10} for n in range(2)]
+    table = [
+        {"id": str(n), "status": "finished", "seed": n, "accuracy_v1.5": 0.5 + n / 10}
+        for n in range(2)
+    ]
     found = results(Path("made_up"), table, (), {})
     assert (found.keys, found.metrics) == ((), ("accuracy_v1.5",))
     assert found.settings[0].estimate("accuracy_v1.5").mean == pytest.approx(0.55)
@@ -64,11 +77,17 @@ def test_a_group_with_a_dot_in_its_name_has_metrics_and_no_settings() -> None:
 
 def test_fields_that_follow_from_the_component_are_no_settings() -> None:
     none, noisy = {"name": "none"}, {"name": "global_dp", "noise": 1.0}
-    assert made({"privacy": none}, {"privacy": noisy}, declared=("privacy",)).keys == ("privacy.name",)
+    assert made({"privacy": none}, {"privacy": noisy}, declared=("privacy",)).keys == (
+        "privacy.name",
+    )
     quiet = {"name": "global_dp", "noise": 0.5}
     three = made({"privacy": none}, {"privacy": noisy}, {"privacy": quiet}, declared=("privacy",))
     assert three.keys == ("privacy.name", "privacy.noise")
-    assert [s.values for s in three.settings] == [("none", None), ("global_dp", 0.5), ("global_dp", 1.0)]
+    assert [s.values for s in three.settings] == [
+        ("none", None),
+        ("global_dp", 0.5),
+        ("global_dp", 1.0),
+    ]
 
 
 def test_lists_of_attacks_are_told_by_the_attacks_fields() -> None:
@@ -79,8 +98,16 @@ def test_lists_of_attacks_are_told_by_the_attacks_fields() -> None:
 
 def test_whole_slots_as_json_text_need_no_resolved_run() -> None:
     splits = ('{"name": "groups", "minority": [0, 20]}', '{"name": "groups", "minority": [0, 25]}')
-    table = [{"id": str(i), "status": "unfinished", "data.split": split} for i, split in enumerate(splits)]
-    found = results(Path("made_up"), rows(table), ("data.split",), {"0": {"data": {"split": {"draw": "per_client"}}}})
+    table = [
+        {"id": str(i), "status": "unfinished", "data.split": split}
+        for i, split in enumerate(splits)
+    ]
+    found = results(
+        Path("made_up"),
+        rows(table),
+        ("data.split",),
+        {"0": {"data": {"split": {"draw": "per_client"}}}},
+    )
     assert found.keys == ("data.split.minority",)
     assert [setting.values for setting in found.settings] == [([0, 20],), ([0, 25],)]
 
@@ -93,7 +120,9 @@ def test_a_list_of_components_is_entered_by_name_or_position() -> None:
     assert lookup(None, "rounds") is None
 
 
-def test_a_sweep_file_for_people_is_not_read_and_a_damaged_config_stops_the_report(tmp_path: Path) -> None:
+def test_a_sweep_file_for_people_is_not_read_and_a_damaged_config_stops_the_report(
+    tmp_path: Path,
+) -> None:
     folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca", "ifca_mir"], "seed": [0]})
     (folder / "sweep.yaml").write_text("a: [")
     assert read_results(folder).keys == ("clustering.name",)

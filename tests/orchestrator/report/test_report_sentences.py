@@ -1,4 +1,6 @@
-"""The sentences of a sweep: each is recomputed from the numbers that were planted, and none says more than they do."""
+"""The sentences of a sweep: each is recomputed from the numbers that were planted, and none says
+more than they do.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,26 @@ from tests.support.planted import finished
 from tests.support.slot_components import described
 from tests.support.synthetic_results import seal, write_alone, write_grouped, write_sweep
 
-NOISE = (0.00, 0.02, -0.02, 0.01, -0.01)  # of five partitions; the same for both methods, so that it cancels in pairs
+NOISE = (
+    0.00,
+    0.02,
+    -0.02,
+    0.01,
+    -0.01,
+)  # of five partitions; the same for both methods, so that it cancels in pairs
 
 
 def planted(**methods: tuple[float, ...]) -> Results:
-    """A sweep of clusterings whose attack accuracies on the global model are these, one for each seed."""
+    """A sweep of clusterings whose attack accuracies on the global model are these, one for each
+    seed.
+    """
     table = [
         {"id": f"{name}{seed}", "status": "finished", "seed": seed, "clustering.name": name}
-        | {"accuracy": 0.9 + seed / 100, "mia_accuracy_global": value, "mia_accuracy_global_null": 0.5}
+        | {
+            "accuracy": 0.9 + seed / 100,
+            "mia_accuracy_global": value,
+            "mia_accuracy_global_null": 0.5,
+        }
         for name, values in methods.items()
         for seed, value in enumerate(values)
     ]
@@ -47,7 +61,12 @@ def around(middle: float, *shifts: float) -> tuple[float, ...]:
 
 @pytest.mark.parametrize(
     ("baseline", "shift", "side", "significant"),
-    [(0.63, -0.08, "above", 1), (0.55, 0.08, "above", 1), (0.505, 0.0, "around", 0), (0.42, 0.0, "below", 0)],
+    [
+        (0.63, -0.08, "above", 1),
+        (0.55, 0.08, "above", 1),
+        (0.505, 0.0, "around", 0),
+        (0.42, 0.0, "below", 0),
+    ],
 )
 def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
     baseline: float, shift: float, side: str, significant: int
@@ -62,24 +81,50 @@ def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
     assert ("(better)" in found, "(worse)" in found) == (shift < 0, shift > 0)
 
 
-@pytest.mark.parametrize(("values", "shown"), [((0.6, 0.7), ", 0.700 (2 independent runs"), ((0.6,), "0.600 (one run")])
-def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ...], shown: str) -> None:
+@pytest.mark.parametrize(
+    ("values", "shown"), [((0.6, 0.7), ", 0.700 (2 independent runs"), ((0.6,), "0.600 (one run")]
+)
+def test_one_or_two_runs_have_no_interval_and_no_verdict(
+    values: tuple[float, ...], shown: str
+) -> None:
     found = told(planted(ifca=values, ifca_mir=values))
     assert shown in found and "±" not in found
     assert not any(words in found for words in SIDES.values())
 
 
-@pytest.mark.parametrize(("settings", "side", "told_of"), [(1, "above", True), (4, "around", False)])
-def test_guessing_is_refuted_after_holms_correction_over_the_settings(settings: int, side: str, told_of: bool) -> None:
-    """Each has p = 0.049 in the headline's attack, and an interval from 0.21 within one run of the other, which guesses 0.2."""
+@pytest.mark.parametrize(
+    ("settings", "side", "told_of"), [(1, "above", True), (4, "around", False)]
+)
+def test_guessing_is_refuted_after_holms_correction_over_the_settings(
+    settings: int, side: str, told_of: bool
+) -> None:
+    """Each has p = 0.049 in the headline's attack, and an interval from 0.21 within one run of
+    the other, which guesses 0.2.
+    """
     table = [
-        {"id": f"{ratio}{seed}", "status": "finished", "seed": seed, "data.split.minority_ratio": ratio}
-        | {"accuracy": 0.9, "mia_accuracy_global": value, "mia_accuracy_global_null": 0.5, "sum_source_chance": 0.2}
-        | ({"sum_source": 0.3, "sum_source_low": 0.21, "sum_source_high": 0.39} if seed == 0 else {})
+        {
+            "id": f"{ratio}{seed}",
+            "status": "finished",
+            "seed": seed,
+            "data.split.minority_ratio": ratio,
+        }
+        | {
+            "accuracy": 0.9,
+            "mia_accuracy_global": value,
+            "mia_accuracy_global_null": 0.5,
+            "sum_source_chance": 0.2,
+        }
+        | (
+            {"sum_source": 0.3, "sum_source_low": 0.21, "sum_source_high": 0.39}
+            if seed == 0
+            else {}
+        )
         for ratio in range(settings)
         for seed, value in enumerate(around(0.528, 0.0, 0.01, -0.01, 0.0, 0.0))
     ]
-    made = sentences_of(results(Path("made_up"), rows(table), ("data.split.minority_ratio", "seed"), {}))
+    made = sentences_of(
+        results(Path("made_up"), rows(table), ("data.split.minority_ratio", "seed"), {})
+    )
     assert [one for one, words in SIDES.items() if words in made.headline] == [side]
     assert (f" in {settings} of {settings} settings" in made.headline) == (settings > 1)
     assert any("(0.210 to 0.390 within one run)" in line for line in made.findings) == told_of
@@ -90,7 +135,9 @@ def test_three_equal_values_are_not_significantly_above_guessing() -> None:
 
 
 def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_not_claimed() -> None:
-    found = sentences_of(planted(ifca=around(0.63), ifca_mir=around(0.62, 0.04, -0.05, 0.03, -0.02, 0.01)))
+    found = sentences_of(
+        planted(ifca=around(0.63), ifca_mir=around(0.62, 0.04, -0.05, 0.03, -0.02, 0.01))
+    )
     assert "0 of 1 comparisons" in found.headline
     (risk,) = [line for line in found.findings if "IFCA-MIR against IFCA" in line and "MIA" in line]
     assert "(-0.038 to 0.054), not significant; 5 pairs, p = 1.000 (Holm)" in risk
@@ -98,7 +145,9 @@ def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_no
     assert "at most 0.1 would show a difference by chance" in found.findings[-1]
 
 
-@pytest.mark.parametrize(("p", "words"), [(0.0499, "p < 0.050"), (0.0004, "p < 0.001"), (0.0123, "p = 0.012")])
+@pytest.mark.parametrize(
+    ("p", "words"), [(0.0499, "p < 0.050"), (0.0004, "p < 0.001"), (0.0123, "p = 0.012")]
+)
 def test_a_p_value_is_not_rounded_to_the_other_side_of_significance(p: float, words: str) -> None:
     made = planted(ifca=around(0.63), ifca_mir=around(0.6))
     first, *_ = (replace(test, p_holm=p) for test in contrasts(made))
@@ -107,35 +156,68 @@ def test_a_p_value_is_not_rounded_to_the_other_side_of_significance(p: float, wo
 
 @pytest.mark.parametrize(
     ("source", "low", "told_of"),
-    [(around(0.4), None, True), (around(0.21), None, False), ((0.4, 0.4), None, False), ((0.4,), 0.3, True)],
+    [
+        (around(0.4), None, True),
+        (around(0.21), None, False),
+        ((0.4, 0.4), None, False),
+        ((0.4,), 0.3, True),
+    ],
 )
 def test_an_attack_that_succeeds_beside_the_headlines_has_its_own_sentence(
     source: tuple[float, ...], low: float | None, told_of: bool
 ) -> None:
-    """Which kinds of attacks there are, and the words, they declare; one that may be guessing has no sentence."""
+    """Which kinds of attacks there are, and the words, they declare; one that may be guessing
+    has no sentence.
+    """
     table = [
-        {"id": str(seed), "status": "finished", "seed": seed, "accuracy": 0.9, "mia_accuracy_global": 0.5 + seed / 100}
-        | {"sum_source": value, "sum_source_chance": 0.2, "sum_source_low": low, "sum_source_high": low and 0.5}
+        {
+            "id": str(seed),
+            "status": "finished",
+            "seed": seed,
+            "accuracy": 0.9,
+            "mia_accuracy_global": 0.5 + seed / 100,
+        }
+        | {
+            "sum_source": value,
+            "sum_source_chance": 0.2,
+            "sum_source_low": low,
+            "sum_source_high": low and 0.5,
+        }
         for seed, value in enumerate(source)
     ]
     made = sentences_of(results(Path("made_up"), rows(table), ("seed",), {}))
     words = "Who sees sums of updates alone traces training examples to their owner with accuracy"
     lines = [line for line in made.findings if line.startswith(words)]
     assert "Membership inference on the global model" in made.headline and len(lines) == told_of
-    assert all(" ".join(estimate(source).cell(3)) in line and "(by chance 0.200)" in line for line in lines)
+    assert all(
+        " ".join(estimate(source).cell(3)) in line and "(by chance 0.200)" in line for line in lines
+    )
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_an_attack_that_finds_nothing_counts_in_the_correction_of_one_that_does(several: bool) -> None:
+def test_an_attack_that_finds_nothing_counts_in_the_correction_of_one_that_does(
+    several: bool,
+) -> None:
     """Alone the attack on sums has p = 0.049; beside one that is not mentioned, twice that."""
     table = [
-        {"id": str(seed), "status": "finished", "seed": seed, "accuracy": 0.9, "mia_accuracy_global": 0.5 + seed / 100}
+        {
+            "id": str(seed),
+            "status": "finished",
+            "seed": seed,
+            "accuracy": 0.9,
+            "mia_accuracy_global": 0.5 + seed / 100,
+        }
         | {"sum_source": value, "sum_source_chance": 0.2}
         | ({"cia_advantage": 0.3 + noise, "cia_advantage_null": 0.3} if several else {})
-        for seed, (value, noise) in enumerate(zip(around(0.228, 0.0, 0.01, -0.01, 0.0, 0.0), NOISE, strict=True))
+        for seed, (value, noise) in enumerate(
+            zip(around(0.228, 0.0, 0.01, -0.01, 0.0, 0.0), NOISE, strict=True)
+        )
     ]
     made = sentences_of(results(Path("made_up"), rows(table), ("seed",), {}))
-    found = [any(line.startswith(word) for line in made.findings) for word in ("Who sees sums", "Client inference")]
+    found = [
+        any(line.startswith(word) for line in made.findings)
+        for word in ("Who sees sums", "Client inference")
+    ]
     assert found == [not several, False]
 
 
@@ -144,7 +226,10 @@ def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> N
     found = sentences_of(read)
     for setting in read.settings[:2]:
         assert " ".join(setting.estimate("risk_minority").cell(3)) in found.headline
-    nulls = [f"by chance {estimate(one.measured('risk_worst_client_null')).mean:.3f}" for one in read.settings[:2]]
+    nulls = [
+        f"by chance {estimate(one.measured('risk_worst_client_null')).mean:.3f}"
+        for one in read.settings[:2]
+    ]
     assert [any(null in line for line in found.findings) for null in nulls] == [True, True]
     assert "Not measured: source inference, client inference." in found.limits
 
@@ -154,21 +239,33 @@ def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> N
     [
         ("cia", {"cia_difference": 0.1}, ("cia", "0.900 ± 0.000")),
         ('[{"name": "cia"}, "sia"]', {"sia_mean": float("nan")}, ("cia, sia", "0.900 ± 0.000")),
-        (None, {"privacy.name": "global_dp", "epsilon": 3.0}, ("No attack", "3.0", "0.900 ± 0.000")),
+        (
+            None,
+            {"privacy.name": "global_dp", "epsilon": 3.0},
+            ("No attack", "3.0", "0.900 ± 0.000"),
+        ),
     ],
 )
 def test_without_a_risk_the_headline_has_attacks_epsilon_and_accuracy(
     attacks: str | None, measured: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     table = [
-        {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "attacks": attacks} | measured
+        {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "attacks": attacks}
+        | measured
         for s in range(3)
     ]
     found = told(results(Path("made_up"), rows(table), ("seed",), {}))
     assert [one for one in words if one not in found] == []
 
 
-RISK = {"attack": "risk", "round": 9, "target": "global", "metric": "balanced_accuracy", "low": 0.57, "high": 0.66}
+RISK = {
+    "attack": "risk",
+    "round": 9,
+    "target": "global",
+    "metric": "balanced_accuracy",
+    "low": 0.57,
+    "high": 0.66,
+}
 
 
 def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> None:
@@ -177,7 +274,10 @@ def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> No
     other = {"low": 0.1, "high": 0.2}
     table = [RISK | other | {"attack": "loss_threshold"}, RISK | other | {"round": 4}, RISK]
     lines = [row | {"value": trial["mia_accuracy_global"]} for row in table]
-    for rows_, expected in ((lines, "(0.570 to 0.660 within one run)"), (lines[:1], "without an interval)")):
+    for rows_, expected in (
+        (lines, "(0.570 to 0.660 within one run)"),
+        (lines[:1], "without an interval)"),
+    ):
         pd.DataFrame(rows_).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
         seal(folder / "trials" / trial["id"])
         assert expected in told(read_results(folder))
@@ -191,29 +291,58 @@ def test_without_a_finished_trial_there_is_no_result() -> None:
     assert "1 trial: 1 failed." in found.limits
 
 
-def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothing_is_claimed(tmp_path: Path) -> None:
-    base = {"status": "finished", "privacy.name": "global_dp", "audit_verdict": "not refuted", "epsilon": 4.0}
-    table = [{"id": str(s), "seed": s, **base, "epsilon_audit": 2.0 + s / 10, "guarantee": "dp"} for s in range(3)]
-    bare = [{"id": f"n{s}", "seed": s, **base, "privacy.name": "none", "epsilon_audit": 5432.1} for s in range(3)]
+def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothing_is_claimed(
+    tmp_path: Path,
+) -> None:
+    base = {
+        "status": "finished",
+        "privacy.name": "global_dp",
+        "audit_verdict": "not refuted",
+        "epsilon": 4.0,
+    }
+    table = [
+        {"id": str(s), "seed": s, **base, "epsilon_audit": 2.0 + s / 10, "guarantee": "dp"}
+        for s in range(3)
+    ]
+    bare = [
+        {"id": f"n{s}", "seed": s, **base, "privacy.name": "none", "epsilon_audit": 5432.1}
+        for s in range(3)
+    ]
     bare = [row | {"epsilon": None, "audit_verdict": None, "guarantee": "none"} for row in bare]
-    found = sentences_of(results(Path("made_up"), rows([*table, *bare]), ("privacy.name", "seed"), {}))
+    found = sentences_of(
+        results(Path("made_up"), rows([*table, *bare]), ("privacy.name", "seed"), {})
+    )
     assert found.verdicts == (
-        "Privacy global-DP: epsilon 4.00 is claimed; audited epsilon of a client 2.10 ± 0.25: not refuted, which is no proof.",
+        "Privacy global-DP: epsilon 4.00 is claimed; audited epsilon of a client 2.10 ± "
+        "0.25: not refuted, which is no proof.",
     )
 
 
 def test_canaries_of_clients_are_not_held_against_the_epsilon_of_an_example() -> None:
-    """Without a claim of a client, what they find is a sentence and no column beside a smaller epsilon."""
-    base = {"status": "finished", "epsilon_example": 3.5, "guarantee_example": "dp", "guarantee": "none: no noise"}
-    table = [{"id": str(s), "seed": s, **base, "epsilon_audit": 36.0, "accuracy": 0.9} for s in range(3)]
+    """Without a claim of a client, what they find is a sentence and no column beside a smaller
+    epsilon.
+    """
+    base = {
+        "status": "finished",
+        "epsilon_example": 3.5,
+        "guarantee_example": "dp",
+        "guarantee": "none: no noise",
+    }
+    table = [
+        {"id": str(s), "seed": s, **base, "epsilon_audit": 36.0, "accuracy": 0.9} for s in range(3)
+    ]
     made = results(Path("made_up"), rows(table), ("seed",), {})
     assert context.audits(made) == []
     assert any("36.0" in line for line in sentences_of(made).limits)
     columns = [name for column in terminal._columns(made) for name in column.metrics]
     assert "epsilon_example" in columns and "epsilon_audit" not in columns
-    claimed = results(Path("made_up"), rows([row | {"epsilon": 40.0} for row in table]), ("seed",), {})
+    claimed = results(
+        Path("made_up"), rows([row | {"epsilon": 40.0} for row in table]), ("seed",), {}
+    )
     assert [audit.name for audit in context.audits(claimed)] == ["epsilon_audit"]
-    assert "epsilon_audit" in [name for column in terminal._columns(claimed) for name in column.metrics]
+    assert "epsilon_audit" in [
+        name for column in terminal._columns(claimed) for name in column.metrics
+    ]
 
 
 @pytest.mark.parametrize(
@@ -249,19 +378,32 @@ WARDS = tuple(f"ward {place}" for place in "abcdefghij")
         ((), ""),
     ],
 )
-def test_the_most_exposed_client_is_told_by_name(tmp_path: Path, worst: tuple[int, ...], clause: str) -> None:
-    folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca"], "seed": list(range(len(worst) or 3))})
+def test_the_most_exposed_client_is_told_by_name(
+    tmp_path: Path, worst: tuple[int, ...], clause: str
+) -> None:
+    folder = write_sweep(
+        tmp_path / "s", {"clustering.name": ["ifca"], "seed": list(range(len(worst) or 3))}
+    )
     results = read_results(folder)
     table = [dict(one, risk_worst_client=0.8, risk_worst_client_null=0.6) for one in results.trials]
     for trial, client in zip(table, worst, strict=False):
         rows = [
-            {"round": at, "client": i, "name": WARDS[i], "risk": None if at == 2 else 0.5 + (i == client) * at}
+            {
+                "round": at,
+                "client": i,
+                "name": WARDS[i],
+                "risk": None if at == 2 else 0.5 + (i == client) * at,
+            }
             for at in range(3)
             for i in range(4)
         ]
         pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
         seal(folder / "trials" / trial["id"])
-    (line,) = [line for line in sentences_of(replace(results, trials=tuple(table))).findings if "worst client" in line]
+    (line,) = [
+        line
+        for line in sentences_of(replace(results, trials=tuple(table))).findings
+        if "worst client" in line
+    ]
     assert (f"; {clause}; by chance 0.600" in line) if clause else ("ward" not in line)
 
 
@@ -271,7 +413,9 @@ def test_the_clients_of_a_run_have_the_names_of_the_data_or_no_such_column(tmp_p
     written = []
     for names in ((), WARDS[: data.clients]):
         folder = tmp_path / str(len(names))
-        trial = finished(inline_trial(described() | {"attacks": []}, folder, replace(data, client_names=names)))
+        trial = finished(
+            inline_trial(described() | {"attacks": []}, folder, replace(data, client_names=names))
+        )
         written.append(trial.rows("clients").to_pydict())
     plain, told = written
     assert list(told)[:4] == ["round", "client", "name", "group"]
@@ -283,11 +427,21 @@ def test_the_clients_of_a_run_have_the_names_of_the_data_or_no_such_column(tmp_p
 
 
 def accurate(ifca: float, method: float, constant: float, **others: tuple[float, ...]) -> Results:
-    """Two methods whose attack finds the same, and whose accuracies are these, beside that of a constant answer."""
+    """Two methods whose attack finds the same, and whose accuracies are these, beside that of a
+    constant answer.
+    """
     table = [
         {"id": f"{name}{seed}", "status": "finished", "seed": seed, "clustering.name": name}
-        | {"accuracy": middle + spread * noise, "accuracy_null": constant, "mia_accuracy_global": 0.6 + noise}
-        | {"mia_accuracy_global_null": 0.5, "test_accuracy": middle + spread * noise, "test_accuracy_null": constant}
+        | {
+            "accuracy": middle + spread * noise,
+            "accuracy_null": constant,
+            "mia_accuracy_global": 0.6 + noise,
+        }
+        | {
+            "mia_accuracy_global_null": 0.5,
+            "test_accuracy": middle + spread * noise,
+            "test_accuracy_null": constant,
+        }
         for name, middle, spread in (("ifca", ifca, 1.0), ("ifca_mir", method, 0.6))
         for seed, noise in enumerate(NOISE)
     ]
@@ -295,10 +449,16 @@ def accurate(ifca: float, method: float, constant: float, **others: tuple[float,
 
 
 @pytest.mark.parametrize(
-    ("ifca", "method", "idle"), [(0.60, 0.66, 2), (0.60, 0.80, 1), (0.85, 0.80, 0), (0.705, 0.60, 2)]
+    ("ifca", "method", "idle"),
+    [(0.60, 0.66, 2), (0.60, 0.80, 1), (0.85, 0.80, 0), (0.705, 0.60, 2)],
 )
-def test_a_model_that_does_not_beat_a_constant_answer_is_called_so(ifca: float, method: float, idle: int) -> None:
-    """A constant reaches 0.7; 0.705 is within its interval. Two models that both do not are neither better nor worse."""
+def test_a_model_that_does_not_beat_a_constant_answer_is_called_so(
+    ifca: float, method: float, idle: int
+) -> None:
+    """A constant reaches 0.7; 0.705 is within its interval.
+
+    Two models that both do not are neither better nor worse.
+    """
     made = accurate(ifca, method, 0.7)
     headline = sentences_of(made).headline
     assert ("0.700" in headline) == (idle > 0)
@@ -316,7 +476,13 @@ def test_equal_columns_are_one_metric_with_one_verdict() -> None:
 
 def test_the_headline_has_what_another_attack_finds_if_its_own_finds_nothing() -> None:
     table = [
-        {"id": f"{name}{seed}", "status": "finished", "seed": seed, "clustering.name": name, "accuracy": 0.9}
+        {
+            "id": f"{name}{seed}",
+            "status": "finished",
+            "seed": seed,
+            "clustering.name": name,
+            "accuracy": 0.9,
+        }
         | {"mia_accuracy_global": 0.5 + noise, "mia_accuracy_global_null": 0.5}
         | {"sum_source": 0.6 + noise, "sum_source_chance": 0.2}
         for name in ("ifca", "ifca_mir")

@@ -56,7 +56,9 @@ EDGES = (
 )
 
 
-def families(edge: Edge, mean: float, pairs: int, claims: int, count: int, spread: float = 1.0) -> list[set[str]]:
+def families(
+    edge: Edge, mean: float, pairs: int, claims: int, count: int, spread: float = 1.0
+) -> list[set[str]]:
     """The verdicts of simulated families of claims with the same true effect."""
     seed = [EDGES.index(edge), pairs, claims, round(10 * spread)]
     drawn = np.random.default_rng(seed).normal(mean, spread, (count, claims, pairs))
@@ -112,7 +114,9 @@ def test_every_verdict_has_an_edge() -> None:
 
 @pytest.mark.slow
 def test_the_table_of_error_rates_is_what_simulations_give() -> None:
-    """Families of ten claims; to change the table, copy what this test prints into ``claims.yaml``."""
+    """Families of ten claims; to change the table, copy what this test prints into
+    ``claims.yaml``.
+    """
     rows = []
     for edge in EDGES:
         rates = [wrong(edge, pairs, 10, FAMILIES) for pairs in (5, 10, 25)]

@@ -42,11 +42,16 @@ from orchestrator.results.writing import write_atomically
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()
+    }
 
 
 def take_all(folders: list[Folder]) -> list[Claim | FolderError]:
-    """Claim each folder from a thread of its own, all in the same moment. Locks of threads exclude each other, too."""
+    """Claim each folder from a thread of its own, all in the same moment.
+
+    Locks of threads exclude each other, too.
+    """
     barrier = threading.Barrier(len(folders))
 
     def claim(folder: Folder) -> Claim | FolderError:
@@ -61,7 +66,9 @@ def take_all(folders: list[Folder]) -> list[Claim | FolderError]:
 
 
 def program(text: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", IMPORTS + textwrap.dedent(text)], stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", IMPORTS + textwrap.dedent(text)], stdout=subprocess.PIPE
+    )
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -74,7 +81,10 @@ def test_of_many_at_the_same_moment_one_has_the_folder(fresh, tmp_path):
         (taken,) = [one for one in claims if isinstance(one, Claim)]
         refused = [str(one) for one in claims if isinstance(one, FolderError)]
         assert len(refused) == AT_ONCE - 1
-        assert all(one.startswith(f"another fedpriv run is writing to {folder.path} (process ") for one in refused)
+        assert all(
+            one.startswith(f"another fedpriv run is writing to {folder.path} (process ")
+            for one in refused
+        )
         assert [path.name for path in folder.path.iterdir()] == [".fedpriv.lock"]
         taken.release()
         Claim(folder).release()
@@ -92,7 +102,9 @@ def test_a_run_that_is_at_work_is_told_before_anything_is_started_and_loses_noth
     folder, sweep = Folder(tmp_path / "tiny"), parse_sweep(TINY, Path("tiny.yaml"))
     with Claim(folder):
         before = contents(tmp_path)
-        with pytest.raises(ConfigError, match=f"another fedpriv run is writing .*process {os.getpid()} on "):
+        with pytest.raises(
+            ConfigError, match=f"another fedpriv run is writing .*process {os.getpid()} on "
+        ):
             prepare(sweep, Choices(tmp_path))
         prepare(sweep, Choices(tmp_path, dry=True))
         assert contents(tmp_path) == before
@@ -125,7 +137,11 @@ IN_THE_WAY: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 def refused(path: Path, *words: str) -> None:
     sentence = obstacle(Folder(path), "sweep")
-    assert sentence is not None and "\n" not in sentence and all(word in sentence for word in (*words, "--results"))
+    assert (
+        sentence is not None
+        and "\n" not in sentence
+        and all(word in sentence for word in (*words, "--results"))
+    )
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)

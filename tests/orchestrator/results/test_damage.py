@@ -1,4 +1,6 @@
-"""Every file of a sweep, damaged in every way: it is named, set aside and made again with the same bytes, or refused."""
+"""Every file of a sweep, damaged in every way: it is named, set aside and made again with the
+same bytes, or refused.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ FILES = ["manifest.json", "config.yaml", "rounds.parquet", "clients.parquet", "m
 @pytest.mark.parametrize(
     ("name", "damage"),
     [  # by default, each file and each damage
-        pytest.param(name, damage, marks=() if damage == "flipped" or name == FILES[0] else pytest.mark.slow)
+        pytest.param(
+            name, damage, marks=() if damage == "flipped" or name == FILES[0] else pytest.mark.slow
+        )
         for name in FILES
         for damage in ("flipped", "cut", "empty", "missing", "folder")
     ],
@@ -123,7 +127,10 @@ def test_a_finished_trial(finished: Path, tmp_path: Path, capsys, name: str, dam
     folder = Folder(tmp_path / "results" / "tiny")
     (trial,) = folder.trials()
     DAMAGES[damage](trial.path / name)
-    unfinished = (name, damage) == ("manifest.json", "missing")  # nothing tells it from a trial that did not end
+    unfinished = (name, damage) == (
+        "manifest.json",
+        "missing",
+    )  # nothing tells it from a trial that did not end
     if not unfinished:
         assert [one.path for one in damages_of(folder)] == [trial.path / name]
         if name not in ("model.safetensors", "manifest.json"):  # a report reads no models
@@ -163,14 +170,18 @@ def _files(results: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("left", STEPS)
-def test_an_interrupted_trial_resumes(finished: Path, interrupted: dict[str, Path], tmp_path: Path, left: str) -> None:
+def test_an_interrupted_trial_resumes(
+    finished: Path, interrupted: dict[str, Path], tmp_path: Path, left: str
+) -> None:
     shutil.copytree(interrupted[left], tmp_path / "results")
     ends_alike(finished, tmp_path / "results")
     assert not list(tmp_path.rglob(f"*{DAMAGED}*"))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_sweeps_own_manifest_and_what_follows_from_it(finished: Path, tmp_path: Path, damage: str) -> None:
+def test_the_sweeps_own_manifest_and_what_follows_from_it(
+    finished: Path, tmp_path: Path, damage: str
+) -> None:
     for name in ("manifest.json", "sweep.yaml", "trials.parquet"):
         results = tmp_path / name
         shutil.copytree(finished, results, symlinks=True)
@@ -197,8 +208,12 @@ class TestSecretNoise:
         assert str(trial.table("rounds")) in str(refused.value)
         assert sorted(path.name for path in trial.path.iterdir()) == before
 
-    def test_a_result_without_its_manifest_is_refused_while_anything_of_it_is_there(self, tmp_path: Path) -> None:
-        """Its models were sent out, and another run of it would not count them; an empty folder begins anew."""
+    def test_a_result_without_its_manifest_is_refused_while_anything_of_it_is_there(
+        self, tmp_path: Path
+    ) -> None:
+        """Its models were sent out, and another run of it would not count them; an empty folder
+        begins anew.
+        """
         sweep = sweep_in(tmp_path, SECRET)
         run_sweep_inline(sweep, Choices(tmp_path))
         (trial,) = Folder(tmp_path / "tiny").trials()
@@ -215,7 +230,9 @@ class TestSecretNoise:
         assert [spec.id for spec in prepare(sweep, Choices(tmp_path)).missing()] == [trial.id]
 
     @pytest.mark.parametrize("table", [True, False])
-    def test_a_trial_killed_while_its_result_is_written_resumes(self, tmp_path: Path, monkeypatch, table: bool) -> None:
+    def test_a_trial_killed_while_its_result_is_written_resumes(
+        self, tmp_path: Path, monkeypatch, table: bool
+    ) -> None:
         from orchestrator.trial.restarts import Trial
 
         sweep = sweep_in(tmp_path, SECRET)

@@ -1,4 +1,6 @@
-"""What own components declare stays with their results: whoever reads them later needs none of that code."""
+"""What own components declare stays with their results: whoever reads them later needs none of
+that code.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,14 @@ class Small(nn.Sequential):
 """
 FILES = {
     "aggregation/scaled.py": AGGREGATION,
-    "attacks/norms.py": ATTACK.replace("Exposure(metrics={}", 'Exposure(metrics={"norms_auc": 0.75}')
+    "attacks/norms.py": ATTACK.replace(
+        "Exposure(metrics={}", 'Exposure(metrics={"norms_auc": 0.75}'
+    )
     .replace('LABEL = "norm attack"\n', f'LABEL = "norm attack"\n{TOLD}')
-    .replace("import numpy", "from algorithms.core.metric import MEMBERSHIP, Column, Metric, Risk\nimport numpy")
+    .replace(
+        "import numpy",
+        "from algorithms.core.metric import MEMBERSHIP, Column, Metric, Risk\nimport numpy",
+    )
     .replace("import Config as", "import Preset, Config as"),
     "attacks/_norms.py": HELPER,
     "nets.py": NETS,
@@ -64,7 +71,9 @@ def forget_code() -> None:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, bytes]]]:
-    """The results of a sweep with own code, which is then no longer installed, and the report that the run wrote."""
+    """The results of a sweep with own code, which is then no longer installed, and the report
+    that the run wrote.
+    """
     forget_code()  # what other tests of this process have declared
     folder = tmp_path_factory.mktemp("own")
     written(folder / "code", FILES)
@@ -87,7 +96,11 @@ def test_a_report_without_the_code_has_the_same_bytes(own: tuple[Path, dict[str,
     results, report = own
     page = report["own.html"].decode()
     assert "No attack was made" not in page
-    assert "norms by" in page and "whoever taps the line" in page and "tells members with an AUC of" in page
+    assert (
+        "norms by" in page
+        and "whoever taps the line" in page
+        and "tells members with an AUC of" in page
+    )
     forget_code()
     write_report(results)
     assert contents(results) == report
@@ -99,7 +112,12 @@ def test_loaded_results_know_the_metrics_and_labels(own: tuple[Path, dict[str, b
     assert "norms_auc" not in metrics() and metric("norms_auc").label == "norms auc"
     results = fedpriv.load(own[0])
     assert replace(metric("norms_auc"), risk=None) == Metric(
-        "norms_auc", "Membership inference", "AUC of norms", "lower", table=Column({"plain": 1}, "norms"), chance=0.5
+        "norms_auc",
+        "Membership inference",
+        "AUC of norms",
+        "lower",
+        table=Column({"plain": 1}, "norms"),
+        chance=0.5,
     )
     assert component_label("attacks.0", "norms") == "norm attack"
     assert component_label("attacks.0", "loud") == "loud norms"
@@ -123,6 +141,9 @@ def test_an_own_model_is_built_where_its_code_is_named(own: tuple[Path, dict[str
     loaded = fedpriv.load(results, code=results.parents[1] / "code")
     forget_code()
     assert sum(one.numel() for one in loaded.model(trial).parameters()) == 650
-    for given, sentence in ((3, "must be a path, or a list of paths, got 3"), (["absent"], "absent is no folder")):
+    for given, sentence in (
+        (3, "must be a path, or a list of paths, got 3"),
+        (["absent"], "absent is no folder"),
+    ):
         with pytest.raises(fedpriv.ConfigError, match=sentence):
             fedpriv.load(results, code=given)  # type: ignore[arg-type]

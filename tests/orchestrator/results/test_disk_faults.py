@@ -1,4 +1,6 @@
-"""A disk that refuses one call, or all from then on, at every moment of a sweep: a sentence, and the next run ends alike."""
+"""A disk that refuses one call, or all from then on, at every moment of a sweep: a sentence, and
+the next run ends alike.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,15 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(sweep: Path) -> FailingDisk:
-    """What the sweep leaves on a disk that does not fail, and the calls by which it changes its folder."""
+    """What the sweep leaves on a disk that does not fail, and the calls by which it changes its
+    folder.
+    """
     disk = FailingDisk(sweep.parent / "undisturbed", errno.EIO, NEVER)
     with disk.attached():
         run_with_driver(sweep, disk.root)
-    assert len(disk.calls) > 50 and {"open", "replace", "unlink", "mkdir", "rmdir"} <= set(disk.calls)
+    assert len(disk.calls) > 50 and {"open", "replace", "unlink", "mkdir", "rmdir"} <= set(
+        disk.calls
+    )
     return disk
 
 
@@ -78,7 +84,9 @@ def survived(sweep: Path, undisturbed: FailingDisk, disk: FailingDisk) -> str:
 
 
 @pytest.mark.parametrize("share", [0.2, 0.75])
-def test_a_disk_that_fills_up(sweep: Path, undisturbed: FailingDisk, tmp_path: Path, share: float) -> None:
+def test_a_disk_that_fills_up(
+    sweep: Path, undisturbed: FailingDisk, tmp_path: Path, share: float
+) -> None:
     disk = FailingDisk(tmp_path / "results", errno.ENOSPC, int(share * len(undisturbed.calls)))
     assert survived(sweep, undisturbed, disk)
 
@@ -91,4 +99,8 @@ def test_any_error_at_any_moment(
 ) -> None:
     for first in range(part, len(undisturbed.calls), PARTS):
         number = ERRORS[(first // PARTS + lasting) % len(ERRORS)]
-        survived(sweep, undisturbed, FailingDisk(tmp_path / str(first), number, first, None if lasting else first))
+        survived(
+            sweep,
+            undisturbed,
+            FailingDisk(tmp_path / str(first), number, first, None if lasting else first),
+        )

@@ -1,4 +1,6 @@
-"""Results that somebody else has made: they lead nowhere else, keep nobody waiting, and are refused in a sentence."""
+"""Results that somebody else has made: they lead nowhere else, keep nobody waiting, and are
+refused in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def sweep(tmp_path: Path) -> Folder:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def moved_behind_a_link(path: Path, to: Path) -> None:
@@ -53,7 +59,9 @@ def moved_behind_a_link(path: Path, to: Path) -> None:
 # Links
 
 
-@pytest.mark.parametrize("name", ["report", "trials", "cache", "cache/key", "trials/ifca0", "trials/ifca0/state"])
+@pytest.mark.parametrize(
+    "name", ["report", "trials", "cache", "cache/key", "trials/ifca0", "trials/ifca0/state"]
+)
 def test_nothing_is_read_or_written_through_a_link(sweep, tmp_path, name):
     mine = tmp_path / "mine"
     (sweep.path / name).parent.mkdir(exist_ok=True)
@@ -135,7 +143,9 @@ def test_a_manifest_larger_than_any_is_not_read(sweep):
         read_manifest(sweep.path)
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/hostname", path)])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/hostname", path)]
+)
 def test_a_lock_that_is_none_is_a_sentence(sweep, make):
     make(sweep.path / LOCK)
     assert LOCK in (obstacle(sweep, sweep.name) or "")
@@ -145,7 +155,12 @@ def test_a_lock_that_is_none_is_a_sentence(sweep, make):
 
 @pytest.mark.parametrize(
     "make",
-    [os.mkfifo, os.mkdir, lambda path: path.write_text("[" * 200_000), lambda path: path.write_bytes(b"\xff")],
+    [
+        os.mkfifo,
+        os.mkdir,
+        lambda path: path.write_text("[" * 200_000),
+        lambda path: path.write_bytes(b"\xff"),
+    ],
 )
 def test_what_says_where_the_results_were_sent_may_be_anything(sweep, make, monkeypatch):
     make(sweep.tracking)
@@ -154,7 +169,9 @@ def test_what_says_where_the_results_were_sent_may_be_anything(sweep, make, monk
     assert not tracker.finish(0)
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path.parent / "elsewhere")])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path.parent / "elsewhere")]
+)
 @pytest.mark.parametrize("name", [store.LOCAL, store.ARTIFACTS])
 def test_a_store_is_a_file_beside_the_results(tmp_path, make, name):
     make(tmp_path / name)
@@ -173,7 +190,21 @@ def test_a_table_of_measured_trials_is_a_file(tmp_path):
 # Manifests with the right checksum
 
 
-VALUES: tuple[Any, ...] = (None, True, -1, 10**400, "x", "", [], ["x"], [[1]], {}, {"x": 1}, {"x": {"x": []}}, "\ud800")
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**400,
+    "x",
+    "",
+    [],
+    ["x"],
+    [[1]],
+    {},
+    {"x": 1},
+    {"x": {"x": []}},
+    "\ud800",
+)
 OF_SWEEP = ("id", "file", "sets", "swept", "tuned", "declared", "trials")
 OF_RECORD = ("status", "reason", "metrics", "seconds", "origin", "notes", "stopped", "model")
 REFUSED = (FolderError, ConfigError, DamageError)
@@ -219,7 +250,8 @@ def damage_of_record(facts: Any) -> Exception | None:
 
 
 @pytest.mark.parametrize(
-    "key", [*OF_SWEEP, "trials.0.id", "trials.0.seed", "trials.0.clustering.name", "trials.0.accuracy"]
+    "key",
+    [*OF_SWEEP, "trials.0.id", "trials.0.seed", "trials.0.clustering.name", "trials.0.accuracy"],
 )
 def test_a_forged_manifest_of_a_sweep_is_refused_or_read(sweep, key):
     for value in VALUES:
@@ -239,7 +271,9 @@ def test_a_forged_manifest_of_a_sweep_is_refused_or_read(sweep, key):
         sweep.manifest.write_bytes(before)
 
 
-@pytest.mark.parametrize("key", [*OF_RECORD, "metrics.accuracy", "metrics.sia_mean", "origin.commit"])
+@pytest.mark.parametrize(
+    "key", [*OF_RECORD, "metrics.accuracy", "metrics.sia_mean", "origin.commit"]
+)
 def test_a_forged_record_of_a_trial_is_refused_or_read(sweep, key):
     trial = sweep.trial("ifca0")
     for value in VALUES:
@@ -282,7 +316,9 @@ def test_a_forged_manifest_of_any_folder_is_damage(tmp_path, change):
 
 
 def test_the_manifest_of_something_else_is_no_sweeps(sweep):
-    """As it is after a report was written through a link, or a folder was copied over another one."""
+    """As it is after a report was written through a link, or a folder was copied over another
+    one.
+    """
     assert list(damages_of(sweep)) == []
     before = sweep.manifest.read_bytes()
     Log(sweep.path, "theirs").finish({"inputs": "0", "formats": ["png"]})
@@ -303,7 +339,11 @@ def test_names_are_printed_and_drawn_escaped(tmp_path, capsys):
     for name, content in files.items():
         assert TURNED not in content and "\x1b" not in content and "\u202e" not in content, name
     drawn = [content for name, content in files.items() if name.endswith(".svg")]
-    assert drawn and any(ESCAPED in content for content in drawn) and any("$x_$" in content for content in drawn)
+    assert (
+        drawn
+        and any(ESCAPED in content for content in drawn)
+        and any("$x_$" in content for content in drawn)
+    )
     assert ESCAPED in files["summary.md"].replace("\\\\", "\\").replace("\\[", "[")
     assert "'=1+1" in files["summary.csv"] and ",=" not in files["summary.csv"]
     assert _check_results(folder) == 0

@@ -1,4 +1,6 @@
-"""The format of all results: what was written is read, and whatever else stands there is never believed."""
+"""The format of all results: what was written is read, and whatever else stands there is never
+believed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import sweeps_in, trial_rows, write_sweep
 from orchestrator.results.writing import WriteError
 
-FACTS = {"status": "finished", "metrics": {"epsilon": float("inf"), "accuracy": 0.1 + 0.2}, "notes": ["a"]}
+FACTS = {
+    "status": "finished",
+    "metrics": {"epsilon": float("inf"), "accuracy": 0.1 + 0.2},
+    "notes": ["a"],
+}
 PARTS = {"rounds.parquet": b"rows", "model": bytes(range(256)), "empty": b""}
 
 
@@ -104,7 +110,9 @@ def test_no_changed_byte_is_believed(tmp_path_factory, name, data):
         content += b"!"
     (folder / name).write_bytes(content)
     damage = damage_of(folder, "abc")
-    if damage is None:  # JSON has several spellings of a value: blanks and the like say nothing else
+    if (
+        damage is None
+    ):  # JSON has several spellings of a value: blanks and the like say nothing else
         assert name == MANIFEST and read_manifest(folder) == manifest
     else:
         assert damage.path == folder / name
@@ -188,7 +196,9 @@ class TestCache:
         assert cached(tmp_path, "key", lambda: b"shadow") == b"shadow"
         assert damage_of(tmp_path / "key", "key") is None
 
-    def test_beyond_the_limit_those_entries_go_that_were_used_least_recently(self, tmp_path, monkeypatch):
+    def test_beyond_the_limit_those_entries_go_that_were_used_least_recently(
+        self, tmp_path, monkeypatch
+    ):
         monkeypatch.setattr("orchestrator.results.log.LIMIT", 4000)  # three entries
         monkeypatch.setattr("orchestrator.results.log.LOOK", 1)
         Log(tmp_path / "half", "half").append("part", bytes(5000))  # by another process
@@ -201,7 +211,9 @@ class TestCache:
             if at < 3:
                 os.utime(tmp_path / key, (at, at))
         assert sorted(os.listdir(tmp_path)) == ["a", "b", "d", "half"]
-        assert in_parallel(used, list("abcdefgh" * 25)) == [key.encode() * 1000 for key in "abcdefgh" * 25]
+        assert in_parallel(used, list("abcdefgh" * 25)) == [
+            key.encode() * 1000 for key in "abcdefgh" * 25
+        ]
 
 
 class TestSweep:
@@ -210,13 +222,23 @@ class TestSweep:
     def test_rows_follow_from_the_manifests(self, tmp_path):
         folder = Folder(tmp_path / "s")
         write_sweep(folder, "s", "name: s\n", self.PLAN)
-        Log(folder.trial("0b").path, "0b").finish({"status": "finished", "metrics": {"accuracy": 0.5}})
+        Log(folder.trial("0b").path, "0b").finish(
+            {"status": "finished", "metrics": {"accuracy": 0.5}}
+        )
         rows = {row["id"]: row for row in trial_rows(folder)}
-        assert (rows["0a"]["status"], rows["0b"]["status"], rows["0b"]["accuracy"]) == ("unfinished", "finished", 0.5)
+        assert (rows["0a"]["status"], rows["0b"]["status"], rows["0b"]["accuracy"]) == (
+            "unfinished",
+            "finished",
+            0.5,
+        )
         assert folder.sweep.read_text() == "name: s\n" and folder.table.is_file()
-        assert [one.path for at in (tmp_path, folder.path) for one in sweeps_in(at)] == [folder.path] * 2
+        assert [one.path for at in (tmp_path, folder.path) for one in sweeps_in(at)] == [
+            folder.path
+        ] * 2
 
-    def test_the_id_stays_when_the_sweep_changes_or_moves_and_a_damaged_manifest_is_written_anew(self, tmp_path):
+    def test_the_id_stays_when_the_sweep_changes_or_moves_and_a_damaged_manifest_is_written_anew(
+        self, tmp_path
+    ):
         folder = Folder(tmp_path / "s")
         write_sweep(folder, "s", "name: s\n", self.PLAN)
         first = read_manifest(folder.path).facts["id"]
@@ -226,10 +248,15 @@ class TestSweep:
         assert read_manifest(folder.path).facts["id"] == first
         folder.manifest.write_text("{")
         (said,) = write_sweep(folder, "s", "name: s\n", self.PLAN)
-        assert str(folder.manifest) in said and (folder.path / "manifest.json.damaged").read_text() == "{"
+        assert (
+            str(folder.manifest) in said
+            and (folder.path / "manifest.json.damaged").read_text() == "{"
+        )
         assert read_manifest(folder.path, "s").facts["id"] != first
 
-    @pytest.mark.parametrize("trial", ["../../../etc", "", "a/b", "A b", "\u202e", ".", "a" * 101, "a\x1b[2J"])
+    @pytest.mark.parametrize(
+        "trial", ["../../../etc", "", "a/b", "A b", "\u202e", ".", "a" * 101, "a\x1b[2J"]
+    )
     def test_what_is_no_id_is_no_path(self, tmp_path, trial):
         with pytest.raises(FolderError):
             Folder(tmp_path).trial(trial)

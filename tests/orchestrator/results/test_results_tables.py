@@ -1,4 +1,6 @@
-"""Tables: the same rows give the same bytes, and parts give the table that all rows together would have given."""
+"""Tables: the same rows give the same bytes, and parts give the table that all rows together
+would have given.
+"""
 
 import math
 from pathlib import Path
@@ -17,7 +19,14 @@ from orchestrator.trial.saved import Saved
 
 ROWS = [
     {"round": 0, "accuracy": 0.25, "group": "majority", "member": True, "purity": None},
-    {"round": 1, "loss": 1, "accuracy": float("nan"), "group": "minority", "member": False, "purity": None},
+    {
+        "round": 1,
+        "loss": 1,
+        "accuracy": float("nan"),
+        "group": "minority",
+        "member": False,
+        "purity": None,
+    },
     {"round": 2, "loss": 0.5, "accuracy": None, "group": None, "member": None, "purity": None},
 ]
 
@@ -31,9 +40,20 @@ def test_rows_get_our_types_and_null_is_what_is_missing(tmp_path):
     write_table(tmp_path / "t.parquet", ROWS)
     table = read_table(tmp_path / "t.parquet")
     assert table.column_names == ["round", "accuracy", "group", "member", "purity", "loss"]
-    assert [str(kind) for kind in table.schema.types] == ["int64", "double", "string", "bool", "double", "double"]
+    assert [str(kind) for kind in table.schema.types] == [
+        "int64",
+        "double",
+        "string",
+        "bool",
+        "double",
+        "double",
+    ]
     columns = {name: table[name].to_pylist() for name in ("accuracy", "loss", "purity")}
-    assert columns == {"accuracy": [0.25, None, None], "loss": [None, 1.0, 0.5], "purity": [None] * 3}
+    assert columns == {
+        "accuracy": [0.25, None, None],
+        "loss": [None, 1.0, 0.5],
+        "purity": [None] * 3,
+    }
     frame = pd.read_parquet(tmp_path / "t.parquet")
     assert math.isnan(frame["purity"][0]) and frame["round"].dtype == "int64"
 
@@ -44,7 +64,9 @@ def test_floats_are_double_and_integers_int64(kind):
     values, wide = ([0.5, np.nan], pa.float64()) if double else ([1, 2], pa.int64())
     array = np.array(values, kind)
     for column in (array, list(array), pa.array(array)):
-        assert as_table({"a": column}) == pa.table({"a": pa.array([0.5, None] if double else values, wide)})
+        assert as_table({"a": column}) == pa.table(
+            {"a": pa.array([0.5, None] if double else values, wide)}
+        )
 
 
 def test_the_three_ways_to_give_rows_are_one(tmp_path):
@@ -85,7 +107,13 @@ numbers = st.one_of(
     st.integers(-100, 100).map(np.int32),
 )
 texts = st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=5))
-cells = {"a": numbers, "b": numbers, "c": texts, "d": st.none(), "e": st.one_of(st.none(), st.booleans())}
+cells = {
+    "a": numbers,
+    "b": numbers,
+    "c": texts,
+    "d": st.none(),
+    "e": st.one_of(st.none(), st.booleans()),
+}
 tables = st.lists(st.fixed_dictionaries({}, optional=cells), max_size=20)
 
 

@@ -1,4 +1,6 @@
-"""A trial's saved models are the modules that it trained: the same outputs, bit for bit, for modules of any kind."""
+"""A trial's saved models are the modules that it trained: the same outputs, bit for bit, for
+modules of any kind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def trained(name: str, fields: dict[str, Any], seed: int = 3) -> Network:
     network = Network(component, SHAPE, CLASSES)
     network.load(network.initial(np.random.default_rng(seed)))
     with torch.no_grad():
-        network.params += 0.1 * torch.randn(network.params.shape, generator=torch.Generator().manual_seed(seed))
+        network.params += 0.1 * torch.randn(
+            network.params.shape, generator=torch.Generator().manual_seed(seed)
+        )
         network.buffers += 0.1
     return network
 
@@ -42,7 +46,10 @@ def saved(folder: TrialFolder, name: str, fields: dict[str, Any]) -> Network:
     folder.path.mkdir(exist_ok=True)
     folder.config.write_text(yaml.safe_dump({"model": {"name": name, **fields}}))
     state = network.module.state_dict()
-    save_file({f"all.{key}": array.contiguous().numpy().copy() for key, array in state.items()}, folder.model)
+    save_file(
+        {f"all.{key}": array.contiguous().numpy().copy() for key, array in state.items()},
+        folder.model,
+    )
     model = {"shape": list(SHAPE), "classes": CLASSES}
     seal(folder.path, {"status": "finished", "metrics": {}, "origin": {}, "model": model})
     return network
@@ -53,7 +60,13 @@ OURS = [("mlp", {"hidden": [4]}), ("resnet56", {})]
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [*OURS, *(("imported", {"callable": f"tests.support.own_modules:{kind}"}) for kind in (*FITTING, "Unsaved"))],
+    [
+        *OURS,
+        *(
+            ("imported", {"callable": f"tests.support.own_modules:{kind}"})
+            for kind in (*FITTING, "Unsaved")
+        ),
+    ],
 )
 def test_a_module_gives_the_same_outputs(tmp_path, name, fields):
     folder = TrialFolder(tmp_path)

@@ -44,7 +44,11 @@ def search(folder: Path, sweep: str = SWEEP, tune: str = TUNE):
 
 def value(spec: TrialSpec) -> float:
     """A made-up accuracy, best at a learning rate of 0.1 and at four clusters."""
-    return 1 - abs(spec.run.training.config.lr - 0.1) - 0.1 * abs((spec.values.get("clustering.clusters") or 0) - 4)
+    return (
+        1
+        - abs(spec.run.training.config.lr - 0.1)
+        - 0.1 * abs((spec.values.get("clustering.clusters") or 0) - 4)
+    )
 
 
 def leave(found, spec: TrialSpec, status: str = "finished", **more: object) -> None:
@@ -70,7 +74,9 @@ def ended_by_itself(found) -> set[str]:
 
 
 def gone_through(folder: Path, order: random.Random, kill_after: int | None = None) -> list[str]:
-    """The ids of all trials, whose results come in a random order; the search may be begun again in the middle."""
+    """The ids of all trials, whose results come in a random order; the search may be begun again
+    in the middle.
+    """
     folder.mkdir(exist_ok=True)
     found, running, over = search(folder), [], 0
     while not (found.complete and not running):
@@ -81,11 +87,15 @@ def gone_through(folder: Path, order: random.Random, kill_after: int | None = No
         if over == kill_after:
             found = search(folder)
             found.replay()
-            running = [spec for spec in found.specs if not found.folder.trial(spec.id).manifest.exists()]
+            running = [
+                spec for spec in found.specs if not found.folder.trial(spec.id).manifest.exists()
+            ]
     return [spec.id for spec in found.specs]
 
 
-def test_draws_lie_in_the_space_do_not_depend_on_who_is_first_and_survive_a_kill(tmp_path: Path) -> None:
+def test_draws_lie_in_the_space_do_not_depend_on_who_is_first_and_survive_a_kill(
+    tmp_path: Path,
+) -> None:
     expected = gone_through(tmp_path / "a", random.Random(0))
     for spec in search(tmp_path / "a").replay():
         assert 0.001 <= spec.values["training.lr"] <= 1
@@ -132,13 +142,17 @@ def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
     leave(found, found.replay()[0])
 
     def configured(spec: TrialSpec) -> TrialConfig:
-        config = TrialConfig(TrialIdentity(spec.id, {}), "results", ".", Placement(1, 0.0, 1), 1.0, every_round=False)
+        config = TrialConfig(
+            TrialIdentity(spec.id, {}), "results", ".", Placement(1, 0.0, 1), 1.0, every_round=False
+        )
         assert TrialConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config
         return config
 
     drawing = SearchAdapter(found, configured, SimpleNamespace(again=False))
     suggested = [drawing.suggest("tune's own id") for _ in range(3)]
-    assert [one["trial"]["identity"]["id"] for one in suggested] == [spec.id for spec in found.specs[1:4]]
+    assert [one["trial"]["identity"]["id"] for one in suggested] == [
+        spec.id for spec in found.specs[1:4]
+    ]
     assert drawing.suggest("another") is None
     while not found.complete:
         for spec in found.replay():
@@ -159,7 +173,9 @@ samples: 30
 
 
 def median_of_the_later_draws(folder: Path, tune: str) -> float:
-    """Where a search ends up if validation is best at a learning rate of 0.8 and the test set at 0.2."""
+    """Where a search ends up if validation is best at a learning rate of 0.8 and the test set at
+    0.2.
+    """
     folder.mkdir()
     found = search_of(folder, PLANTED + f"tune: {tune}\n")
     while spec := found.draw():
@@ -170,8 +186,12 @@ def median_of_the_later_draws(folder: Path, tune: str) -> float:
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
-def test_a_search_of_two_metrics_is_replayed_and_comes_nearer_to_the_front(tmp_path: Path, sampler: str) -> None:
-    """Accuracy is best at a learning rate of 0.2 and risk at 0.6: between them no trial dominates another."""
+def test_a_search_of_two_metrics_is_replayed_and_comes_nearer_to_the_front(
+    tmp_path: Path, sampler: str
+) -> None:
+    """Accuracy is best at a learning rate of 0.2 and risk at 0.6: between them no trial
+    dominates another.
+    """
     section = f"{{name: optuna, sampler: {sampler}, parallel: 1, startup: 8}}"
     text = PLANTED.replace("samples: 30", "samples: 48")
     text += f"tune: {{metric: [accuracy, mia_auc_worst], search: {section}}}\n"
@@ -186,7 +206,9 @@ def test_a_search_of_two_metrics_is_replayed_and_comes_nearer_to_the_front(tmp_p
     assert len(between) == 48
     if sampler == "tpe":  # crossing single values over makes no new ones
         assert sum(between[24:]) / 24 > 0.55  # by chance 0.4
-    assert [spec.id for spec in search_of(tmp_path, text).replay()] == [spec.id for spec in drawing.specs]
+    assert [spec.id for spec in search_of(tmp_path, text).replay()] == [
+        spec.id for spec in drawing.specs
+    ]
 
 
 def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> None:
@@ -208,15 +230,23 @@ def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) 
     damaged[expected[3]].write_text('{"status": "finished", "metrics": {"accuracy": [1e400]}}')
     damaged[expected[9]].write_bytes(b"of another trial")
     again = search(tmp_path)
-    assert [spec.id for spec in again.replay()] == expected[: len(again.specs)] and len(again.specs) < 9
-    earlier = earlier_results(again.folder, again.specs, Hashes(), again.tune, drawing=not again.complete)
-    assert earlier.again() == damaged.keys()  # also the one that is not drawn yet: nobody looks at it later
+    assert [spec.id for spec in again.replay()] == expected[: len(again.specs)] and len(
+        again.specs
+    ) < 9
+    earlier = earlier_results(
+        again.folder, again.specs, Hashes(), again.tune, drawing=not again.complete
+    )
+    assert (
+        earlier.again() == damaged.keys()
+    )  # also the one that is not drawn yet: nobody looks at it later
     earlier.set_back(again.folder)
     assert ended_by_itself(again) == damaged.keys()
     assert [spec.id for spec in again.specs] == expected
 
 
-def test_a_damaged_trial_that_is_not_drawn_yet_is_asked_itself_whether_its_noise_was_secret(tmp_path: Path) -> None:
+def test_a_damaged_trial_that_is_not_drawn_yet_is_asked_itself_whether_its_noise_was_secret(
+    tmp_path: Path,
+) -> None:
     """A search may draw the privacy slot, so the trials that are drawn say nothing of it."""
     found = search(tmp_path)
     ended_by_itself(found)

@@ -1,4 +1,6 @@
-"""Swept values as cells of trials.parquet: a field that takes a word or a number can be swept over both."""
+"""Swept values as cells of trials.parquet: a field that takes a word or a number can be swept
+over both.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,16 @@ def test_a_column_without_words_keeps_its_numbers_and_others_are_text(kind, tmp_
 
 def test_the_report_has_the_number_and_not_its_text(tmp_path) -> None:
     (tmp_path / "sweep.yaml").write_text(
-        "name: leaving\nbase: {rounds: 2, data: digits, model: mlp, clustering: random_migration, attacks: [shadow_mia]}\n"
-        "sweep: {clustering.most_leaving: {grid_search: [all, 10, 2]}}\n"
+        "name: leaving\nbase: {rounds: 2, data: digits, model: mlp, clustering: "
+        "random_migration, attacks: [shadow_mia]}\nsweep: {clustering.most_leaving: "
+        "{grid_search: [all, 10, 2]}}\n"
     )
     specs = trial_specs(load_sweep(tmp_path / "sweep.yaml"))
     folder = Folder(tmp_path / "leaving")
     write_sweep(folder, "leaving", "name: leaving", plan(specs))
     rows = read_table(folder.table).to_pylist()
-    settled, keys = swept_settings(rows, ["clustering.most_leaving"], {spec.id: spec.run.to_dict() for spec in specs})
+    settled, keys = swept_settings(
+        rows, ["clustering.most_leaving"], {spec.id: spec.run.to_dict() for spec in specs}
+    )
     assert keys == ("clustering.most_leaving",)
     assert [row["clustering.most_leaving"] for row in settled] == ["all", 10, 2]

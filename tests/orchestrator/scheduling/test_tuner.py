@@ -1,4 +1,6 @@
-"""What becomes of trials whose processes end, that find no room, or cannot write: with Tune and Ray replaced."""
+"""What becomes of trials whose processes end, that find no room, or cannot write: with Tune and
+Ray replaced.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,17 @@ resources: {trial_retries: 1}
 
 
 class Sessions:
-    """Stands for Tune: each session runs the trials that it is given, one process each, as the next of ``courses`` says."""
+    """Stands for Tune: each session runs the trials that it is given, one process each, as the
+    next of ``courses`` says.
+    """
 
     def __init__(self, courses: list[Callable[[Any, list[Any]], None]]) -> None:
         self.courses, self.ran = courses, list[list[str]]()
 
     def __call__(self, _driver: Any, param_space: Any, run_config: Any, **_: Any) -> Any:
-        self.trials = [SimpleNamespace(config={"trial": one}) for one in param_space["trial"]["grid_search"]]
+        self.trials = [
+            SimpleNamespace(config={"trial": one}) for one in param_space["trial"]["grid_search"]
+        ]
         self.ran.append([tune_trial_id(one) for one in self.trials])
         (self.hearing,) = run_config.callbacks
         return self
@@ -89,23 +95,37 @@ def killed(hearing: Any, trials: list[Any]) -> None:
         raise TuneError("The Ray Tune run failed") from error
 
 
-def run(folder: Folder, courses: list[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Sessions, TrialEvents]:
+def run(
+    folder: Folder, courses: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Sessions, TrialEvents]:
     """Run the sweep by these courses of Tune."""
-    sweep, sessions, events = parse_sweep(SWEEP, Path("tiny.yaml")), Sessions(courses), TrialEvents(folder, [])
+    sweep, sessions, events = (
+        parse_sweep(SWEEP, Path("tiny.yaml")),
+        Sessions(courses),
+        TrialEvents(folder, []),
+    )
     monkeypatch.setattr(tune, "Tuner", sessions)
     monkeypatch.setattr(tune, "with_resources", lambda *_: type("Driver", (), {}))
     hashes = SimpleNamespace(origin=lambda run: {})
-    run_trials(sweep, folder, trial_specs(sweep), Placement(1, 0.0, 1), [{"CPU": 2.0}], events, hashes)  # type: ignore[arg-type]
+    run_trials(
+        sweep, folder, trial_specs(sweep), Placement(1, 0.0, 1), [{"CPU": 2.0}], events, hashes
+    )  # type: ignore[arg-type]
     return sessions, events
 
 
 @pytest.mark.parametrize("kills", [1, 2])
-def test_the_trials_go_on_where_tune_ends_itself_but_one_that_is_killed_too_often(tmp_path, monkeypatch, kills) -> None:
+def test_the_trials_go_on_where_tune_ends_itself_but_one_that_is_killed_too_often(
+    tmp_path, monkeypatch, kills
+) -> None:
     folder = Folder(tmp_path / "tiny")
     sessions, events = run(folder, [*[killed] * kills, ended], monkeypatch)
     ids = sessions.ran[0]
     assert len(ids) == 3 and sessions.ran[1:] == ([ids] if kills == 1 else [ids, ids[1:]])
-    assert events.statuses == {ids[0]: "finished" if kills == 1 else "failed", ids[1]: "finished", ids[2]: "finished"}
+    assert events.statuses == {
+        ids[0]: "finished" if kills == 1 else "failed",
+        ids[1]: "finished",
+        ids[2]: "finished",
+    }
     if kills == 2:
         assert KILLED_FOR_MEMORY in (read_record(folder.trial(ids[0])) or {})["reason"]
         assert folder.trial(ids[0]).error.read_text() == TEXT
@@ -130,7 +150,9 @@ base:
 
 
 def test_a_trial_whose_own_processes_were_killed_is_tried_again_by_tune() -> None:
-    """An actor or a task of the trial: Tune counts the failure, and resumes the trial from its last round."""
+    """An actor or a task of the trial: Tune counts the failure, and resumes the trial from its
+    last round.
+    """
     with pytest.raises(OutOfMemoryError):
         Driver._give_up(SimpleNamespace(), ray.exceptions.OutOfMemoryError(TEXT))
 
@@ -142,12 +164,19 @@ def test_a_trial_that_ended_before_its_process_is_not_run_again(tmp_path, status
     seal(tmp_path, {})
     driver = object.__new__(Driver)  # without Tune, and without actors
     driver.clients = driver.shadows = SimpleNamespace()
-    driver._take(TrialConfig(TrialIdentity("abc", {}), str(tmp_path), ".", Placement(1, 0.0, 1), 1.0, False))
+    driver._take(
+        TrialConfig(TrialIdentity("abc", {}), str(tmp_path), ".", Placement(1, 0.0, 1), 1.0, False)
+    )
     record = read_record(driver.folder)
-    assert driver.step() == {"done": True, "rows": [], "summary": record} and record["status"] == status
+    assert (
+        driver.step() == {"done": True, "rows": [], "summary": record}
+        and record["status"] == status
+    )
 
 
-def test_a_resumed_trial_tells_the_rounds_before_once_and_begins_a_session_of_its_own(tmp_path, monkeypatch):
+def test_a_resumed_trial_tells_the_rounds_before_once_and_begins_a_session_of_its_own(
+    tmp_path, monkeypatch
+):
     told: list[tuple[dict[str, Any], str]] = []
 
     def step(driver: Driver, real=Driver.step) -> dict[str, Any]:
@@ -163,8 +192,20 @@ def test_a_resumed_trial_tells_the_rounds_before_once_and_begins_a_session_of_it
         with pytest.raises(Killed):
             run_sweep_inline(sweep, choices)
     run_sweep_inline(sweep, choices)
-    assert [[row["round"] for row in answer["rows"]] for answer, _ in told] == [[0], [1], [2], [3], [4]]
-    assert [[row["round"] for row in answer.get("before", [])] for answer, _ in told] == [[], [], [], [0, 1, 2], []]
+    assert [[row["round"] for row in answer["rows"]] for answer, _ in told] == [
+        [0],
+        [1],
+        [2],
+        [3],
+        [4],
+    ]
+    assert [[row["round"] for row in answer.get("before", [])] for answer, _ in told] == [
+        [],
+        [],
+        [],
+        [0, 1, 2],
+        [],
+    ]
     assert len({key for _, key in told}) == 2
 
 
@@ -191,11 +232,15 @@ def test_a_cluster_without_room_is_told_and_given_up(monkeypatch) -> None:
         callback.on_step_end(0, [waiting])
     assert progress.notes == ["a waiting for resources on the cluster: 2 client actors"]
     now[0] = 90.0
-    callback.on_step_end(0, [waiting, SimpleNamespace(config=TRIAL.config, status="RUNNING")])  # there was room again
+    callback.on_step_end(
+        0, [waiting, SimpleNamespace(config=TRIAL.config, status="RUNNING")]
+    )  # there was room again
     for now[0] in (91.0, 190.0):
         callback.on_step_end(0, [waiting])
     now[0] = 192.0
-    with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):
+    with pytest.raises(
+        StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"
+    ):
         callback.on_step_end(0, [waiting])
 
 
@@ -213,18 +258,23 @@ def test_what_a_driver_has_repaired_is_told_before_its_rounds() -> None:
 
 def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
     with pytest.raises(WriteError, match="x could not be written"):
-        TuneCallback(Notes(), "", 1, 0).on_trial_result(0, [], TRIAL, {"unwritable": (28, "x could not be written")})
+        TuneCallback(Notes(), "", 1, 0).on_trial_result(
+            0, [], TRIAL, {"unwritable": (28, "x could not be written")}
+        )
 
 
 def test_a_trial_that_is_started_again_after_its_end_is_told_once(tmp_path) -> None:
     told: list[str] = []
     listener = SimpleNamespace(
-        on_started=lambda trial: told.append(f"{trial} started"), on_ended=lambda trial, record: told.append("ended")
+        on_started=lambda trial: told.append(f"{trial} started"),
+        on_ended=lambda trial, record: told.append("ended"),
     )
     callback = TuneCallback(TrialEvents(Folder(tmp_path), [listener]), "", 1, 0)  # type: ignore[list-item]
     for _ in range(2):
         callback.on_trial_start(0, [], TRIAL)
-        callback.on_trial_result(0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}})
+        callback.on_trial_result(
+            0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}}
+        )
     assert told == ["a started", "ended"]
 
 
@@ -246,8 +296,13 @@ def error(callback: TuneCallback, trial: Any) -> None:
 
 @pytest.mark.parametrize("event", [step, error])
 @pytest.mark.parametrize("process", ["raylet", "gcs_server", "log_monitor"])
-def test_a_dead_ray_ends_the_sweep_and_counts_against_no_trial(tmp_path, monkeypatch, event, process) -> None:
-    """Of the processes of Ray, no trial can do without the first two. Ray is left before Tune tidies up."""
+def test_a_dead_ray_ends_the_sweep_and_counts_against_no_trial(
+    tmp_path, monkeypatch, event, process
+) -> None:
+    """Of the processes of Ray, no trial can do without the first two.
+
+    Ray is left before Tune tidies up.
+    """
     left: list[bool] = []
     node = SimpleNamespace(dead_processes=lambda: [(process, None)])
     monkeypatch.setattr(ray._private.worker, "_global_node", node)

@@ -1,4 +1,6 @@
-"""The last lines about trials without a result: reason, advice, log; and what is refused of MLflow's address."""
+"""The last lines about trials without a result: reason, advice, log; and what is refused of
+MLflow's address.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def test_known_causes_have_advice_and_others_none(reason):
     assert advice("ValueError: expected 3 channels, got 1") == ""
 
 
-def row(trial: str, status: str = "failed", reason: str = "ValueError: expected 3 channels") -> dict[str, str]:
+def row(
+    trial: str, status: str = "failed", reason: str = "ValueError: expected 3 channels"
+) -> dict[str, str]:
     return {"id": trial, "status": status, "reason": reason}
 
 
@@ -35,15 +39,25 @@ def test_each_trial_without_a_result_has_its_reason_advice_and_log(tmp_path):
     folder.trial("a").path.mkdir(parents=True)
     folder.trial("a").error.write_text("Traceback")
     diverged = row("c", "diverged", "the loss is nan")
-    lines = failure_lines(folder, [row("a"), row("b", "finished"), diverged], {"a": "lr=0.1", "c": "lr=9"})
-    assert lines[0] == f"lr=0.1  failed: ValueError: expected 3 channels; log: {folder.trial('a').error}"
-    assert lines[1].startswith("lr=9  diverged: the loss is nan; lower base.training.lr") and len(lines) == 3
+    lines = failure_lines(
+        folder, [row("a"), row("b", "finished"), diverged], {"a": "lr=0.1", "c": "lr=9"}
+    )
+    assert (
+        lines[0]
+        == f"lr=0.1  failed: ValueError: expected 3 channels; log: {folder.trial('a').error}"
+    )
+    assert (
+        lines[1].startswith("lr=9  diverged: the loss is nan; lower base.training.lr")
+        and len(lines) == 3
+    )
     assert len(failure_lines(folder, [diverged], {"c": "lr=9"})) == 1  # it is not run again
     assert failure_lines(folder, [row("a", "finished"), row("b", "stopped")], {}) == []
 
 
 def test_many_failures_and_long_reasons_stay_short(tmp_path):
     rows = [row(str(number), reason="ValueError: " + "very\nlong " * 99) for number in range(12)]
-    lines = failure_lines(Folder(tmp_path), rows, {str(number): f"seed={number}" for number in range(12)})
+    lines = failure_lines(
+        Folder(tmp_path), rows, {str(number): f"seed={number}" for number in range(12)}
+    )
     assert len(lines) == MOST_LINES + 2 and "7 more" in lines[-2]
     assert all("\n" not in line and len(line) < 300 for line in lines)

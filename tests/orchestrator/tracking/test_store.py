@@ -1,4 +1,6 @@
-"""What needs no MLflow: names, addresses that can be none, a server that is away, and the command of the user interface."""
+"""What needs no MLflow: names, addresses that can be none, a server that is away, and the
+command of the user interface.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ WRONG = {
     "http://": "is no MLflow address",
     "http://[::1": "is no MLflow address",
 }
-RIGHT = [None, "http://host", "https://me:secret@host:5000/mlflow", "sqlite:////var/mlflow.db", "sqlite:///new.db"]
+RIGHT = [
+    None,
+    "http://host",
+    "https://me:secret@host:5000/mlflow",
+    "sqlite:////var/mlflow.db",
+    "sqlite:///new.db",
+]
 # Those at which the MLflow here keeps nothing, and the way out.
 EMPTY = {
     "sqlite://": "sqlite:///FILE.db",
@@ -55,7 +63,9 @@ def unset(monkeypatch):
 
 
 def test_what_can_be_no_address_is_refused_and_what_mlflow_can_write_to_is_not(monkeypatch):
-    assert {uri: said for uri, said in WRONG.items() if said not in (server_problem(uri) or "")} == {}
+    assert {
+        uri: said for uri, said in WRONG.items() if said not in (server_problem(uri) or "")
+    } == {}
     assert [uri for uri in RIGHT if server_problem(uri)] == []
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "host:5000")
     assert "Did you mean http://host:5000?" in (server_problem(None) or "")
@@ -66,7 +76,9 @@ def test_where_nothing_can_be_kept_is_refused_with_the_way_out(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old.db").write_bytes(store.MAGIC)
     (tmp_path / "empty.db").touch()
-    assert {uri: said for uri, said in EMPTY.items() if said not in (server_problem(uri) or "")} == {}
+    assert {
+        uri: said for uri, said in EMPTY.items() if said not in (server_problem(uri) or "")
+    } == {}
     assert [name for name in ("old.db", "empty.db") if server_problem(f"sqlite:///{name}")] == []
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".db"] == []
 
@@ -86,7 +98,9 @@ def test_a_folder_is_refused_where_mlflow_writes_to_none(tmp_path, monkeypatch, 
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """A server that refuses everything, as MLflow's basic authentication, and its check of the host's name, do."""
+    """A server that refuses everything, as MLflow's basic authentication, and its check of the
+    host's name, do.
+    """
 
     answer: ClassVar[tuple[int, bytes]]
 
@@ -113,15 +127,21 @@ class Refusing(BaseHTTPRequestHandler):
         (500, b"oops", ""),
     ],
 )
-def test_what_a_server_refuses_is_said_once_with_its_own_remedy(tmp_path, monkeypatch, code, body, wanted):
+def test_what_a_server_refuses_is_said_once_with_its_own_remedy(
+    tmp_path, monkeypatch, code, body, wanted
+):
     monkeypatch.setattr(tracker, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(store, "SETTINGS", {})
     sweeps.write_sweep(Folder(tmp_path / "mine"), "mine", "name: mine", [], [])
     said: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Answer", (Refusing,), {"answer": (code, body)})) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Answer", (Refusing,), {"answer": (code, body)})
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-        own = tracker.Tracker(tmp_path, "mine", f"http://127.0.0.1:{server.server_port}", said.append)
+        own = tracker.Tracker(
+            tmp_path, "mine", f"http://127.0.0.1:{server.server_port}", said.append
+        )
         assert not own.finish(60)
         server.shutdown()
     (sentence,) = said
@@ -137,31 +157,55 @@ def test_no_sentence_has_a_password():
 def test_a_trial_is_called_after_what_was_swept():
     twins = {"data.split.minority": [0, 25], "data.seed": 1, "training.seed": 2}
     assert labels.trial_name(twins) == "minority=[0, 25] data.seed=1 training.seed=2"
-    swept = [{"a.ratio": a, "b.clip": b, "seed": seed} for a in (0.1, 0.100001) for b in (1, 2) for seed in (0, 1)]
+    swept = [
+        {"a.ratio": a, "b.clip": b, "seed": seed}
+        for a in (0.1, 0.100001)
+        for b in (1, 2)
+        for seed in (0, 1)
+    ]
     assert len({labels.setting_name(one) for one in swept}) == 4
 
 
 def test_metrics_are_finite_numbers():
-    row = {"a": 1, "b": np.float32(0.5), "c": True, "d": None, "e": "text", "f": math.nan, "g": -math.inf, "h": [1]}
+    row = {
+        "a": 1,
+        "b": np.float32(0.5),
+        "c": True,
+        "d": None,
+        "e": "text",
+        "f": math.nan,
+        "g": -math.inf,
+        "h": [1],
+    }
     assert labels.scalar_metrics(row) == {"a": 1.0, "b": 0.5, "c": 1.0}
 
 
 def test_the_named_server_comes_first_and_the_path_is_absolute(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://two")
-    assert [store.address(tmp_path, uri) for uri in ("http://one", None)] == ["http://one", "http://two"]
+    assert [store.address(tmp_path, uri) for uri in ("http://one", None)] == [
+        "http://one",
+        "http://two",
+    ]
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.chdir(tmp_path)
     assert store.address(Path("results"), None) == f"sqlite:///{tmp_path}/results/mlflow.db"
     command, environment = store.server(tmp_path, 5001, "127.0.0.1")
     assert command[1:4] == ["-m", "mlflow", "ui"] and command[command.index("--port") + 1] == "5001"
-    assert f"sqlite:///{tmp_path}/mlflow.db" in command and environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert (
+        f"sqlite:///{tmp_path}/mlflow.db" in command
+        and environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    )
 
 
-@pytest.mark.parametrize("name", ["a b", "a#b", "a%20b", "ä漢", "a&b=c+d;e,f:g@h", "a'b\"c\\d", "a[b]{c}$d"])
+@pytest.mark.parametrize(
+    "name", ["a b", "a#b", "a%20b", "ä漢", "a&b=c+d;e,f:g@h", "a'b\"c\\d", "a[b]{c}$d"]
+)
 def test_any_path_is_understood(tmp_path, name):
     from sqlalchemy import make_url
 
-    assert make_url(store.address(tmp_path / name, None)).database == str(tmp_path / name / "mlflow.db")
+    assert make_url(store.address(tmp_path / name, None)).database == str(
+        tmp_path / name / "mlflow.db"
+    )
 
 
 def test_nothing_phones_home(monkeypatch):

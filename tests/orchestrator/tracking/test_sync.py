@@ -1,4 +1,6 @@
-"""`sync` on a real store: MLflow holds what the results folder says, once, however it was killed, altered or moved."""
+"""`sync` on a real store: MLflow holds what the results folder says, once, however it was
+killed, altered or moved.
+"""
 
 from __future__ import annotations
 
@@ -68,16 +70,29 @@ def test_the_command_prints_the_address_of_the_latest_sweeps_own_run(folder, mon
 def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
     beside = list(folder.path.parents[1].iterdir())
     assert synced(folder) == 5
-    assert list(folder.path.parents[1].iterdir()) == beside == [folder.path.parent]  # whose name has special letters
+    assert (
+        list(folder.path.parents[1].iterdir()) == beside == [folder.path.parent]
+    )  # whose name has special letters
     held = Held(folder)
     assert held.runs.keys() == {"", *TRIALS}
-    assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
+    assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {
+        None,
+        held.ids[""],
+    }
     run = held.runs["ifca_mir1"]
     assert (run.info.run_name, run.info.status) == ("ifca_mir seed=1", "FINISHED")
     assert (run.info.start_time, run.info.end_time) == (1000 * ENDED - 2000, 1000 * ENDED)
     assert run.data.params == {"clustering.name": "ifca_mir", "seed": "1"}
-    expected = {"setting": "ifca_mir", "model": "mlp", "status": "finished", "guarantee": "none: no noise"}
-    assert expected.items() <= run.data.tags.items() and run.data.tags["mlflow.source.git.commit"] == "c0ffee"
+    expected = {
+        "setting": "ifca_mir",
+        "model": "mlp",
+        "status": "finished",
+        "guarantee": "none: no noise",
+    }
+    assert (
+        expected.items() <= run.data.tags.items()
+        and run.data.tags["mlflow.source.git.commit"] == "c0ffee"
+    )
     assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["abc"]
     files = {"config.yaml", "rounds.parquet", "clients.parquet"}
     assert held.files("ifca_mir1") == files
@@ -102,17 +117,24 @@ def test_rounds_and_final_values_share_no_step(folder):
 
 
 def test_what_the_plan_has_of_a_trial_is_among_its_final_values(folder):
-    """The epsilon of a search is that of the sweep and not of the trial, which knows of no other one."""
+    """The epsilon of a search is that of the sweep and not of the trial, which knows of no other
+    one.
+    """
     plan = [{"id": trial, "rounds": 3, **swept} for trial, swept in TRIALS.items()]
     sweeps.write_sweep(
-        folder, NAME, SWEEP, [plan[0] | {"epsilon_search": 4.8203}, *plan[1:]], ["clustering.name", "seed"]
+        folder,
+        NAME,
+        SWEEP,
+        [plan[0] | {"epsilon_search": 4.8203}, *plan[1:]],
+        ["clustering.name", "seed"],
     )
     synced(folder)
     held = Held(folder)
     (first, *others) = [{**held.points(trial)} for trial in TRIALS]
     assert first[metric_key("epsilon_search")] == [(3, 4.8203)]
     assert not any(
-        {metric_key(name) for name in ("epsilon_search", "rounds", "seed")} & other.keys() for other in others
+        {metric_key(name) for name in ("epsilon_search", "rounds", "seed")} & other.keys()
+        for other in others
     )
 
 
@@ -124,7 +146,11 @@ def test_notes_and_the_view_tell_of_the_sweep(folder):
     assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
     assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
     tags = held.experiment.tags
-    state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))))
+    state = json.loads(
+        zlib.decompress(
+            base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))
+        )
+    )
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "setting"}]
     assert all(chart["displayName"] for chart in state["compareRunCharts"])
 
@@ -159,7 +185,10 @@ def test_a_changed_trial_replaces_its_run_and_no_other(folder):
     synced(folder)
     failed = Held(folder)
     assert failed.runs["ifca0"].info.status == failed.runs[""].info.status == "FAILED"
-    assert "error.txt" in failed.files("ifca0") and failed.runs["ifca0"].data.tags["reason"] == "the disk is full"
+    assert (
+        "error.txt" in failed.files("ifca0")
+        and failed.runs["ifca0"].data.tags["reason"] == "the disk is full"
+    )
     write_trial(folder, "ifca0")  # its folder keeps the error of before
     write_sweep(folder)
     assert synced(folder) == 2
@@ -167,7 +196,10 @@ def test_a_changed_trial_replaces_its_run_and_no_other(folder):
     assert {trial for trial in held.ids if held.ids[trial] != failed.ids[trial]} == {"ifca0"}
     assert "error.txt" not in held.files("ifca0") and "reason" not in held.runs["ifca0"].data.tags
     assert held.runs[""].info.status == "FINISHED"
-    assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
+    assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {
+        None,
+        held.ids[""],
+    }
     table = read_table(Path(held.client.download_artifacts(held.ids[""], "trials.parquet")))
     assert sorted(table["id"].to_pylist()) == sorted(TRIALS)
 
@@ -178,7 +210,10 @@ def test_what_is_swept_only_later_is_told_of_earlier_trials_too(folder):
     synced(folder)
     write_sweep(folder)
     assert (synced(folder), synced(folder)) == (4, 0)
-    assert {run.data.tags["setting"] for trial, run in Held(folder).runs.items() if trial} == {"ifca", "ifca_mir"}
+    assert {run.data.tags["setting"] for trial, run in Held(folder).runs.items() if trial} == {
+        "ifca",
+        "ifca_mir",
+    }
 
 
 def test_what_is_not_ours_is_left_alone(folder):
@@ -226,7 +261,10 @@ def test_two_folders_with_a_sweep_of_one_name_are_not_mixed(folder, tmp_path):
     client.delete_experiment(first)  # whose name stays taken
     assert on_a_server(other, base).experiment == second
     assert client.get_experiment(first).lifecycle_stage == "deleted"
-    assert on_a_server(folder, base).experiment == first and client.get_experiment(first).lifecycle_stage == "active"
+    assert (
+        on_a_server(folder, base).experiment == first
+        and client.get_experiment(first).lifecycle_stage == "active"
+    )
 
 
 @pytest.mark.parametrize("is_used", [False, True])
@@ -242,7 +280,9 @@ def test_an_experiment_that_a_user_has_made_is_taken_if_it_is_empty(folder, tmp_
 
 @pytest.mark.parametrize("was_deleted", [False, True])
 def test_a_sweep_that_was_deleted_and_run_again_has_its_name(folder, was_deleted):
-    """Beside the results nobody else has this name; what MLflow has of the sweep before is kept under another one."""
+    """Beside the results nobody else has this name; what MLflow has of the sweep before is kept
+    under another one.
+    """
     synced(folder)
     before = Held(folder)
     former = before.experiment.experiment_id
@@ -251,9 +291,14 @@ def test_a_sweep_that_was_deleted_and_run_again_has_its_name(folder, was_deleted
     shutil.rmtree(folder.path)
     finished_sweep(folder.path.parent)
     assert synced(folder) == 5 and synced(folder) == 0
-    assert Held(folder).runs.keys() == {"", *TRIALS} and Held(folder).ids.items().isdisjoint(before.ids.items())
+    assert Held(folder).runs.keys() == {"", *TRIALS} and Held(folder).ids.items().isdisjoint(
+        before.ids.items()
+    )
     kept = before.client.get_experiment(former)
-    assert kept.name == f"{NAME} (earlier, {former})" and (kept.lifecycle_stage == "deleted") == was_deleted
+    assert (
+        kept.name == f"{NAME} (earlier, {former})"
+        and (kept.lifecycle_stage == "deleted") == was_deleted
+    )
 
 
 def test_an_experiment_that_this_user_may_not_see_is_left_to_others(folder, monkeypatch):
@@ -300,10 +345,20 @@ def test_a_metric_of_an_own_family_has_a_name_that_mlflow_takes(monkeypatch):
     assert metric_key.__wrapped__("norm_größe (mean)") == "norms l2 per client/norm_größe mean"
 
 
-REQUESTS = ("create_experiment", "create_run", "log_batch", "set_tag", "log_artifacts", "set_terminated", "delete_run")
+REQUESTS = (
+    "create_experiment",
+    "create_run",
+    "log_batch",
+    "set_tag",
+    "log_artifacts",
+    "set_terminated",
+    "delete_run",
+)
 
 
-@pytest.mark.parametrize("kill", [9, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (0, 2, 40))])
+@pytest.mark.parametrize(
+    "kill", [9, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (0, 2, 40))]
+)
 def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch, kill):
     """Of a first sync, and of one after the store was altered."""
     from mlflow import MlflowClient
@@ -321,7 +376,9 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
         monkeypatch.setattr(MlflowClient, name, counted)
     for first in (True, False):
         if not first:
-            in_the_store(folder, "delete from tags where key = 'fedpriv.manifest'", "delete from metrics")
+            in_the_store(
+                folder, "delete from tags where key = 'fedpriv.manifest'", "delete from metrics"
+            )
         left = kill
         with pytest.raises(Killed):
             synced(folder)
@@ -330,7 +387,11 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
         if first:
             expected = Held(folder).everything()
             assert expected.keys() == {"", *TRIALS} and synced(folder) == 0
-            assert all(points[5]["run/round"][-1] == (3, 3.0) for trial, points in expected.items() if trial)
+            assert all(
+                points[5]["run/round"][-1] == (3, 3.0)
+                for trial, points in expected.items()
+                if trial
+            )
         assert Held(folder).everything() == expected
 
 
@@ -367,7 +428,9 @@ def test_trained_models_are_sent_once_where_they_are_asked_for(folder):
     fields = components(MODELS)["mlp"].Config(hidden=(4,))
     module = Component("mlp", fields, MODELS).module.build(fields, (3,), 2)
     arrays = {
-        f"{group}.{name}": array.clone() for group in ("all", "few") for name, array in module.state_dict().items()
+        f"{group}.{name}": array.clone()
+        for group in ("all", "few")
+        for name, array in module.state_dict().items()
     }
     run = {**RUN, "model": {"name": "mlp", "hidden": [4]}, "seed": 0}
     record = {**read_manifest(trial.path).facts, "model": {"shape": [3], "classes": 2}}
@@ -376,7 +439,9 @@ def test_trained_models_are_sent_once_where_they_are_asked_for(folder):
     said: list[str] = []
     assert [synced(folder, models=said.append) for _ in range(2)] == [0, 0] and not said
     held = Held(folder)
-    found = {one.name: one for one in held.client.search_logged_models([held.experiment.experiment_id])}
+    found = {
+        one.name: one for one in held.client.search_logged_models([held.experiment.experiment_id])
+    }
     assert found.keys() == {"all", "few"} and len(held.runs["ifca0"].outputs.model_outputs) == 2
     loaded = load_model(found["few"].artifact_location)
     assert torch.equal(loaded(torch.ones(5, 3)), module.eval()(torch.ones(5, 3)))

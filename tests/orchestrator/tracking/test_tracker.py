@@ -1,4 +1,6 @@
-"""The thread beside a running sweep: live rounds, a server that is away, an interruption, and the next run."""
+"""The thread beside a running sweep: live rounds, a server that is away, an interruption, and
+the next run.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ import pytest
 from orchestrator.tracking import projection
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.tracker import Tracker
-from tests.support.tracked import NAME, RUN, TRIALS, Held, empty_store, finals, folder, rows, write_sweep, write_trial
+from tests.support.tracked import (
+    NAME,
+    RUN,
+    TRIALS,
+    Held,
+    empty_store,
+    finals,
+    folder,
+    rows,
+    write_sweep,
+    write_trial,
+)
 
 __all__ = ["empty_store", "folder"]
 SECONDS = 120
@@ -107,13 +120,20 @@ def test_a_server_that_is_away_stops_nothing_and_is_told_all_later(folder, monke
 
 def test_a_trial_that_mlflow_does_not_take_holds_up_no_other_for_long(folder, monkeypatch):
     real = projection.project_trial
-    monkeypatch.setattr(projection, "project_trial", lambda *given: {}[0] if given[2] == "ifca0" else real(*given))
+    monkeypatch.setattr(
+        projection, "project_trial", lambda *given: {}[0] if given[2] == "ifca0" else real(*given)
+    )
     own = tracker(folder)
     run(folder, own, ("ifca0",))
     waited(lambda: own.trouble)
     time.sleep(0.5)  # three attempts
     run(folder, own, ("ifca1",))
-    waited(lambda: "ifca1" in Held(folder).runs and "attack/sia_mean" in Held(folder).runs["ifca1"].data.metrics)
+    waited(
+        lambda: (
+            "ifca1" in Held(folder).runs
+            and "attack/sia_mean" in Held(folder).runs["ifca1"].data.metrics
+        )
+    )
 
 
 def test_a_store_that_is_none_is_named_with_the_remedy(folder):

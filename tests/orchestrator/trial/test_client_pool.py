@@ -1,4 +1,6 @@
-"""How the pool divides jobs among its actors, whose jobs take a second per example; the names that Ray's dashboard shows."""
+"""How the pool divides jobs among its actors, whose jobs take a second per example; the names
+that Ray's dashboard shows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Answer = tuple[float, int]  # when a job is done, and its number
 
 
 def taken(seconds: list[int], actors: int, latency: float = 0.0) -> float:
-    """Run jobs of these lengths and return what they take together; a message takes ``latency`` seconds to an actor."""
+    """Run jobs of these lengths and return what they take together; a message takes ``latency``
+    seconds to an actor.
+    """
     now, free, pool = [0.0], [0.0] * actors, object.__new__(ClientPool)
 
     def actor(at: int) -> Any:
@@ -25,7 +29,11 @@ def taken(seconds: list[int], actors: int, latency: float = 0.0) -> float:
             free[at] = max(free[at], now[0] + latency) + long
             return free[at], number
 
-        return type("Actor", (), {"train": SimpleNamespace(options=lambda **_: SimpleNamespace(remote=remote))})()
+        return type(
+            "Actor",
+            (),
+            {"train": SimpleNamespace(options=lambda **_: SimpleNamespace(remote=remote))},
+        )()
 
     def wait(answers: list[Answer], timeout: float) -> tuple[list[Answer], list[Answer]]:
         now[0] = max(now[0], min(answers)[0])
@@ -41,8 +49,12 @@ def taken(seconds: list[int], actors: int, latency: float = 0.0) -> float:
 
 
 def test_clients_of_different_sizes_end_together():
-    assert taken([1434, 614, 1638, 410], actors=2) == 2048  # those of metric privacy's non-IID split: half of all
-    assert taken([100, 50, 50, 1, 1, 1], actors=2) == 102  # nothing is sent ahead to the actor with the longest job
+    assert (
+        taken([1434, 614, 1638, 410], actors=2) == 2048
+    )  # those of metric privacy's non-IID split: half of all
+    assert (
+        taken([100, 50, 50, 1, 1, 1], actors=2) == 102
+    )  # nothing is sent ahead to the actor with the longest job
 
 
 def test_actors_that_hang_are_replaced_before_the_next_trial(monkeypatch, names):
@@ -53,7 +65,11 @@ def test_actors_that_hang_are_replaced_before_the_next_trial(monkeypatch, names)
     monkeypatch.setattr(ray, "kill", killed.append)
     with pytest.raises(TimeoutError):
         pool.run(SimpleNamespace(), [Job("train", ())])  # type: ignore[arg-type]
-    assert killed == hanging and len(pool.actors) == 2 and not {*map(id, pool.actors)} & {*map(id, hanging)}
+    assert (
+        killed == hanging
+        and len(pool.actors) == 2
+        and not {*map(id, pool.actors)} & {*map(id, hanging)}
+    )
 
 
 def test_a_job_travels_while_another_is_computed():
@@ -71,7 +87,9 @@ TITLE = "quickstart ifca minority_ratio=0.1 seed=0"
 
 
 class Remote:
-    """Stands for an actor, a method or a task: it notes the names that it is given, and answers at once."""
+    """Stands for an actor, a method or a task: it notes the names that it is given, and answers
+    at once.
+    """
 
     def __init__(self, names: list[str]) -> None:
         self.names = names

@@ -14,15 +14,29 @@ from tests.support.planted import given, planted
 
 
 def a_run(seed: int = 1, **data: Any) -> Run:
-    digits = {"name": "digits", "clients": 6, "examples_per_client": 10, "split": {"minority_ratio": 0.34}}
-    given = {"rounds": 1, "seed": seed, "data": digits | data, "model": {"name": "mlp", "hidden": [4]}}
+    digits = {
+        "name": "digits",
+        "clients": 6,
+        "examples_per_client": 10,
+        "split": {"minority_ratio": 0.34},
+    }
+    given = {
+        "rounds": 1,
+        "seed": seed,
+        "data": digits | data,
+        "model": {"name": "mlp", "hidden": [4]},
+    }
     return resolve(given | {"training": {"epochs": 1}})
 
 
 def content(data: Federation) -> tuple[bytes, ...]:
     """Who has which example, and what is left for the server."""
     parts = (data.train, data.test, data.nonmembers, data.shadow)
-    return (*(part.x.tobytes() + part.y.tobytes() for part in parts), data.offsets.tobytes(), data.groups.tobytes())
+    return (
+        *(part.x.tobytes() + part.y.tobytes() for part in parts),
+        data.offsets.tobytes(),
+        data.groups.tobytes(),
+    )
 
 
 def test_the_seed_of_the_split_decides_alone_where_it_is_given() -> None:
@@ -36,12 +50,16 @@ def test_the_seed_of_the_split_decides_alone_where_it_is_given() -> None:
 def test_equal_keys_are_equal_federations() -> None:
     keys = [federation_key(a_run(seed=seed, split_seed=7), Path()) for seed in (1, 2)]
     assert keys[0] == keys[1]
-    others = [federation_key(run, Path()) for run in (a_run(split_seed=8), a_run(seed=7), a_run(seed=8))]
+    others = [
+        federation_key(run, Path()) for run in (a_run(split_seed=8), a_run(seed=7), a_run(seed=8))
+    ]
     others.append(federation_key(a_run(split_seed=7), Path("elsewhere")))
     assert len({*keys, *others}) == 5
 
 
-def test_what_other_versions_have_made_is_not_taken_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_other_versions_have_made_is_not_taken_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = digest(["a"])
     assert digest(["a"]) == before != digest(["b"])
     monkeypatch.setattr("orchestrator.trial.federation.versions", lambda: {"torch": "999"})
@@ -56,11 +74,15 @@ def test_the_dry_run_partitions_as_the_run_does(split_seed: int | None) -> None:
 
 
 def test_a_run_is_settled_with_the_noise_for_its_targets_and_workers_get_that() -> None:
-    """20 passes, and 20 rounds, at epsilon 2; what is sent to workers asks for no target any more."""
+    """20 passes, and 20 rounds, at epsilon 2; what is sent to workers asks for no target any
+    more.
+    """
     training = {"name": "dp_sgd", "sampling": "shuffle", "target_epsilon": 2.0, "epochs": 1}
-    asked = resolve(given(20, training=training, privacy={"name": "global_dp", "target_epsilon": 2.0}))
+    asked = resolve(
+        given(20, training=training, privacy={"name": "global_dp", "target_epsilon": 2.0})
+    )
     sent = resolve(settled(asked, planted()).to_dict())
-    assert [slot.config.noise_multiplier for slot in (sent.training, sent.privacy)] == pytest.approx(
-        [8.9166] * 2, abs=5e-5
-    )  # type: ignore[attr-defined]
+    assert [
+        slot.config.noise_multiplier for slot in (sent.training, sent.privacy)
+    ] == pytest.approx([8.9166] * 2, abs=5e-5)  # type: ignore[attr-defined]
     assert sent.training.config.target_epsilon is sent.privacy.config.target_epsilon is None  # type: ignore[attr-defined]

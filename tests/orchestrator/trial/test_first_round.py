@@ -1,4 +1,6 @@
-"""The first round is trained once for all trials that train it alike, and is the same to the bit as if each had trained it."""
+"""The first round is trained once for all trials that train it alike, and is the same to the bit
+as if each had trained it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     blocks: list[tuple[int, int]] = []
     real = block.train
 
-    def counted(run: Run, data: Federation, network: Any, models: Any, assigned: Any, stream: Any) -> Any:
+    def counted(
+        run: Run, data: Federation, network: Any, models: Any, assigned: Any, stream: Any
+    ) -> Any:
         blocks.append((assigned.round, assigned.clients[0]))
         return real(run, data, network, models, assigned, stream)
 
@@ -42,10 +46,16 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def ran(run: dict[str, Any], folder: Path, data: Federation = DATA, **setup: Any) -> dict[str, Any]:
-    """All that a trial gives which shares a cache with the others, unless it has a ``setup`` of its own."""
+    """All that a trial gives which shares a cache with the others, unless it has a ``setup`` of
+    its own.
+    """
     trial = inline_trial(run, folder, data)
     setup = {"cache": folder.parent / "shared", **setup}
-    return outputs(finished(Trial(trial.run, replace(trial.context, setup=replace(trial.context.setup, **setup)))))
+    return outputs(
+        finished(
+            Trial(trial.run, replace(trial.context, setup=replace(trial.context.setup, **setup)))
+        )
+    )
 
 
 LIKE = {
@@ -64,13 +74,17 @@ KINDS = {
 
 
 @pytest.mark.parametrize("change", LIKE.values(), ids=LIKE)
-def test_trials_that_differ_in_what_the_server_does_train_the_first_round_once(tmp_path, trained, change):
+def test_trials_that_differ_in_what_the_server_does_train_the_first_round_once(
+    tmp_path, trained, change
+):
     ran(given(2), tmp_path / "first")
     assert trained == [(round_, first) for round_ in (0, 1) for first in (0, 4, 8)]
     trained.clear()
     other = given(2) | change
     taken_over = ran(other, tmp_path / "second")
-    assert trained == [(round_, first) for round_ in range(1, other["rounds"]) for first in (0, 4, 8)]
+    assert trained == [
+        (round_, first) for round_ in range(1, other["rounds"]) for first in (0, 4, 8)
+    ]
     assert taken_over == ran(other, tmp_path / "alone", cache=None)
     assert len(trained) == (2 * other["rounds"] - 1) * BLOCKS
 
@@ -156,6 +170,8 @@ def test_a_sweep_whose_trials_share_nothing_has_the_same_results(tmp_path, train
         (tmp_path / f"{name}.yaml").write_text(SWEEP + more)
         run_sweep_inline(load_sweep(tmp_path / f"{name}.yaml"), Choices(tmp_path / name))
     same_results(tmp_path / "shared", tmp_path / "alone")
-    kinds = {path.name.rpartition("-")[0] for path in (tmp_path / "shared" / "tiny" / "cache").iterdir()}
+    kinds = {
+        path.name.rpartition("-")[0] for path in (tmp_path / "shared" / "tiny" / "cache").iterdir()
+    }
     assert kinds == {"first-round", "replicas", ""}  # those of shadow models are hashes alone
     assert not (tmp_path / "alone" / "tiny" / "cache").exists()

@@ -1,4 +1,6 @@
-"""Replicas of a run on halves of the records: what they share with the run, that they are cached, and what diverges."""
+"""Replicas of a run on halves of the records: what they share with the run, that they are
+cached, and what diverges.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ SLOTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "loop": {"training": {"backend": "loop", "clients_per_job": 2}},
     "bfloat16": {"training": {"precision": "bf16"}},
-    "optimizer states": {"training": {"optimizer": "adam", "lr": 0.01, "optimizer_state": "persist"}},
+    "optimizer states": {
+        "training": {"optimizer": "adam", "lr": 0.01, "optimizer_state": "persist"}
+    },
     "two models": {"clustering": TWO, "privacy": NOISE},
     "two models, incentive": {"clustering": RISKY, "attacks": [ATTACK], "aggregation": "fedavgm"},
     "fixed": {"participation": "fixed", "participation_rate": 0.5, "aggregation": "fedyogi"},
@@ -73,7 +77,9 @@ class Records:
         sizes = np.bincount(self.owner[inside], minlength=data.clients)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         strengths = self.strengths[inside]
-        return replace(data, train=self.examples[inside], offsets=offsets, example_strengths=strengths)
+        return replace(
+            data, train=self.examples[inside], offsets=offsets, example_strengths=strengths
+        )
 
 
 class Config(SlotConfig):
@@ -108,25 +114,37 @@ class Keeper:
     def judge(self, config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
         self.answers = answers
         n, known = len(answers.own), answers.pool.trained
-        scores = Scores(np.full(n, "kept"), answers.pool.owner, known, answers.own, target=np.full(n, "run"))
-        return Exposure({"kept": float(len(answers.inside))}, {}, (Measure("run", "kept", 1.0),), scores)
+        scores = Scores(
+            np.full(n, "kept"), answers.pool.owner, known, answers.own, target=np.full(n, "run")
+        )
+        return Exposure(
+            {"kept": float(len(answers.inside))}, {}, (Measure("run", "kept", 1.0),), scores
+        )
 
 
-def attacked_by(keeper: Keeper, asked: dict[str, Any], folder: Path, data: Federation, replicas: int = 4) -> Trial:
+def attacked_by(
+    keeper: Keeper, asked: dict[str, Any], folder: Path, data: Federation, replicas: int = 4
+) -> Trial:
     """A trial of the run ``asked`` that is attacked by ``keeper`` after its last round."""
-    attack = StandIn(SimpleNamespace(**{name: getattr(keeper, name) for name in dir(keeper) if name[0] != "_"}))
+    attack = StandIn(
+        SimpleNamespace(**{name: getattr(keeper, name) for name in dir(keeper) if name[0] != "_"})
+    )
     object.__setattr__(attack, "config", Config(replicas=replicas))
     run = resolve(asked)
     return inline_trial(replace(run, attacks=(*run.attacks, attack)), folder, data)
 
 
 def network_of(trial: Trial) -> Network:
-    return Network(trial.run.model, trial.data.shape, trial.data.classes, trial.run.training.config.device)
+    return Network(
+        trial.run.model, trial.data.shape, trial.data.classes, trial.run.training.config.device
+    )
 
 
 def begun(trial: Trial) -> list[Any]:
     """The models that the run began with."""
-    return ClientActor().initial(trial.context.setup, trial.state.start, trial.run.clustering.config.clusters)
+    return ClientActor().initial(
+        trial.context.setup, trial.state.start, trial.run.clustering.config.clusters
+    )
 
 
 @pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
@@ -141,7 +159,9 @@ def test_a_replica_with_all_records_and_the_runs_seed_is_the_run_bit_for_bit(tmp
 
 
 @pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
-def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after_another(tmp_path, slots):
+def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after_another(
+    tmp_path, slots
+):
     keeper = Keeper()
     trial = finished(attacked_by(keeper, given(2, **slots), tmp_path, DATA))
     assert keeper.answers is not None
@@ -150,7 +170,9 @@ def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after
     streams = [replica_stream(run, number, 0) for number in range(3)]
     rest = network_of(trial), begun(trial), trial.state.history.astype(np.int64)
     together = train_models(run, data, *rest, streams)
-    alone = [train_models(run, [one], *rest, [own])[0] for one, own in zip(data, streams, strict=True)]
+    alone = [
+        train_models(run, [one], *rest, [own])[0] for one, own in zip(data, streams, strict=True)
+    ]
     for ours, theirs in zip(together, alone, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             assert one.params == pytest.approx(other.params, abs=1e-4)
@@ -160,28 +182,47 @@ def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after
 # What an attack is told, and what a trial keeps
 
 
-@pytest.mark.parametrize("absent", [{}, {"participation": "fixed", "participation_rate": 0.3}], ids=["none", "some"])
+@pytest.mark.parametrize(
+    "absent", [{}, {"participation": "fixed", "participation_rate": 0.3}], ids=["none", "some"]
+)
 def test_the_attack_is_told_whose_records_they_are_and_what_the_run_itself_says(tmp_path, absent):
-    """In the model that their owner trained last; nothing of who was absent in all rounds, and trained none."""
+    """In the model that their owner trained last; nothing of who was absent in all rounds, and
+    trained none.
+    """
     keeper = Keeper()
     trial = finished(attacked_by(keeper, given(3, clustering=TWO, **absent), tmp_path, DATA))
     told, network = keeper.answers, network_of(trial)
     assert told is not None and told.confidence.shape == told.inside.shape == (4, len(DATA.train))
-    trained = [next((j for j in of_client[::-1] if j >= 0), -1) for of_client in trial.state.history.T.tolist()]
-    assert (told.model == np.array(trained)[DATA.owner()]).all() and set(told.model) == {0, 1, *[-1] * bool(absent)}
-    assert (np.isnan(told.confidence) == (told.model < 0)).all() and (np.isnan(told.own) == (told.model < 0)).all()
+    trained = [
+        next((j for j in of_client[::-1] if j >= 0), -1)
+        for of_client in trial.state.history.T.tolist()
+    ]
+    assert (told.model == np.array(trained)[DATA.owner()]).all() and set(told.model) == {
+        0,
+        1,
+        *[-1] * bool(absent),
+    }
+    assert (np.isnan(told.confidence) == (told.model < 0)).all() and (
+        np.isnan(told.own) == (told.model < 0)
+    ).all()
     assert (told.groups == DATA.groups[DATA.owner()]).all() and told.group_names == DATA.group_names
     assert list(told.names) == trial.state.names
     for j, model in enumerate(trial.state.models):
         network.load(model)
         own = told.model == j
         logits = network.logits(DATA.train.x[own])
-        assert told.own[own].tobytes() == membership.confidences(logits, DATA.train.y[own]).tobytes()
+        assert (
+            told.own[own].tobytes() == membership.confidences(logits, DATA.train.y[own]).tobytes()
+        )
     scores = table(trial, "scores")
     assert scores["attack"] == ["kept"] * len(DATA.train) and set(scores["target"]) == {"run"}
     assert scores["round"] == [3] * len(DATA.train)
     assert scores["score"] == [score if score == score else None for score in told.own.tolist()]
-    assert scores["client"] == DATA.owner().tolist() and all(scores["member"]) and not any(scores["left"])
+    assert (
+        scores["client"] == DATA.owner().tolist()
+        and all(scores["member"])
+        and not any(scores["left"])
+    )
     assert table(trial, "rounds")["kept"][-1] == 4
     rows = table(trial, "attacks")
     assert dict(zip(rows["metric"], rows["value"], strict=True)) == {"kept": 1, "diverged_pairs": 0}
@@ -202,7 +243,10 @@ def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypat
     cache = tmp_path / "cache"
 
     def kept() -> dict[str, int]:
-        return {path.parent.name: path.stat().st_mtime_ns for path in cache.glob("halves-*/manifest.json")}
+        return {
+            path.parent.name: path.stat().st_mtime_ns
+            for path in cache.glob("halves-*/manifest.json")
+        }
 
     first = told_by(given(2), tmp_path / "first", cache)
     names = kept()

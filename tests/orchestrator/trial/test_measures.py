@@ -1,4 +1,6 @@
-"""What a round leaves in the tables, by hand on four clients; and that what does not exist is empty and never 0."""
+"""What a round leaves in the tables, by hand on four clients; and that what does not exist is
+empty and never 0.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 LABELS = [0, 0, 1, 1, 0, 0, 1, 1]
 OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four examples are the majority's
-# The first model is right on 3 of the majority's examples and none of the minority's; the second on the minority's alone.
+# The first model is right on 3 of the majority's examples and none of the minority's; the second on
+# the minority's alone.
 PREDICTIONS = np.array([[0, 0, 1, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1]], np.int16)
 OUTPUTS = np.eye(2, dtype=np.float32)[PREDICTIONS]  # [models, examples, classes]
 SORTED = (0, 0, 0, 1)
@@ -44,7 +47,9 @@ def four_clients(owners: Any = OWNERS) -> Federation:
     return replace(planted(clients=4, each=5, minority=1), test=test, test_owner=np.array(owners))
 
 
-def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool = False, **state: Any) -> Snapshot:
+def shot(
+    assignment: Any = SORTED, data: Federation | None = None, flipped: bool = False, **state: Any
+) -> Snapshot:
     """A round's end; ``flipped`` swaps the indices of the two models."""
     order = [1, 0] if flipped else [0, 1]
     losses = np.array([[0.2, 1.0], [0.4, 1.0], [0.6, 1.0], [2.0, 0.5]])
@@ -67,7 +72,11 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
     preferences = Preferences(np.array([0.5, 0.6, 0.7, 0.8]), np.array([1.0, 0.5, 0.25, 0.0]))
     costs = np.arange(8.0).reshape(4, 2)
     made = Snapshot(
-        data or four_clients(), RunState(**{**fields, **state}), preferences, OUTPUTS[order], costs[:, order]
+        data or four_clients(),
+        RunState(**{**fields, **state}),
+        preferences,
+        OUTPUTS[order],
+        costs[:, order],
     )
     made.state.names = made.state.names or metric_rows.name_models(made)
     return made
@@ -110,7 +119,9 @@ def test_by_hand_a_sorted_round(flipped):
 
 
 def test_by_hand_what_a_constant_answer_reaches():
-    """On the examples, and by the weights, of each accuracy; the commonest class of the training examples is answered."""
+    """On the examples, and by the weights, of each accuracy; the commonest class of the training
+    examples is answered.
+    """
     made = shot()
     answer = int(np.bincount(made.data.train.y).argmax())
     right = np.array(LABELS) == answer
@@ -128,7 +139,9 @@ def test_by_hand_what_a_constant_answer_reaches():
 
 
 def test_a_model_that_nobody_uses_is_none_of_those_of_which_the_worst_is_taken():
-    """Alone, a model is exposed by chance as its labels tell; and nothing is known by chance of unknown examples."""
+    """Alone, a model is exposed by chance as its labels tell; and nothing is known by chance of
+    unknown examples.
+    """
     row = metric_rows.round_row(shot((0, 0, 0, 0)))
     found = 8 * 12 / 22 + 12 * 8 / 18  # of those that are called members
     assert row["mia_accuracy_worst_null"] == pytest.approx((found / 20 + 1 - (20 - found) / 20) / 2)
@@ -138,7 +151,9 @@ def test_a_model_that_nobody_uses_is_none_of_those_of_which_the_worst_is_taken()
 
 
 def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
-    """Client 2 of the majority uses the minority's model: its example is wrong there, and the model is none the worse."""
+    """Client 2 of the majority uses the minority's model: its example is wrong there, and the
+    model is none the worse.
+    """
     row = metric_rows.round_row(shot((0, 0, 1, 1)))
     assert (row["accuracy_majority"], row["model_accuracy_majority"]) == (3 / 4, 3 / 4)
     row = metric_rows.round_row(shot((0, 1, 0, 1)))
@@ -162,11 +177,16 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     }
     risks = {"mia_accuracy", "mia_accuracy_worst", "mia_accuracy_model_0", "mia_accuracy_model_1"}
     risks |= {f"{name}_null" for name in risks} | {"violations", "violations_null", "migrated"}
-    assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged | risks
+    assert (
+        set(row)
+        == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged | risks
+    )
 
 
 def test_examples_of_nobody_and_groups_without_examples_count_for_no_group():
-    """Of the minority no test example is known: what is said of the majority, and of all, is said by the majority's."""
+    """Of the minority no test example is known: what is said of the majority, and of all, is
+    said by the majority's.
+    """
     row = metric_rows.round_row(shot(data=four_clients([0, 0, 1, 2, -1, -1, -1, -1])))
     assert (row["accuracy"], row["accuracy_majority"]) == (3 / 4, 3 / 4)
     assert "accuracy_minority" not in row and "model_accuracy_minority" not in row
@@ -177,17 +197,25 @@ def test_examples_of_nobody_and_groups_without_examples_count_for_no_group():
 
 
 def test_fairness_by_chance_is_that_of_groups_of_clients():
-    """Class 1 is told the clients in 0 of 2, 1 of 1, 0 of 1 and 2 of 4 cases; each is the minority in a fourth of draws."""
+    """Class 1 is told the clients in 0 of 2, 1 of 1, 0 of 1 and 2 of 4 cases; each is the
+    minority in a fourth of draws.
+    """
     row = metric_rows.of_last_round(shot(), np.random.default_rng(0))
-    expected = np.mean([3 / 6 - 0, 1 - 2 / 7, 3 / 7 - 0, 2 / 4 - 1 / 4])  # 0.32 with permuted examples
+    expected = np.mean(
+        [3 / 6 - 0, 1 - 2 / 7, 3 / 7 - 0, 2 / 4 - 1 / 4]
+    )  # 0.32 with permuted examples
     assert row["demographic_parity_null"] == pytest.approx(expected, abs=0.04)
 
 
 def test_the_micro_averaged_auc_is_scikit_learns():
     one = shot()
     of_class = np.eye(one.data.classes)[one.data.test.y[one.judged]]
-    expected = roc_auc_score(of_class.ravel(), softmax(one.logits[one.judged].astype(float), axis=1).ravel())
-    assert metric_rows.of_last_round(one, np.random.default_rng(0))["auc_micro"] == pytest.approx(expected)
+    expected = roc_auc_score(
+        of_class.ravel(), softmax(one.logits[one.judged].astype(float), axis=1).ravel()
+    )
+    assert metric_rows.of_last_round(one, np.random.default_rng(0))["auc_micro"] == pytest.approx(
+        expected
+    )
     assert 0.5 < expected < 1
 
 
@@ -201,24 +229,37 @@ def test_an_empty_cluster_has_no_metrics_and_a_collapse_is_reported(flipped):
     assert row.get("mia_accuracy_minority") is None
     assert (row["clients_majority"], row["clients_minority"]) == (4, 0)
     assert (row["purity"], row["migrated"]) == (3 / 4, 1)
-    assert (row["accuracy_majority"], row["accuracy_minority"], row["model_accuracy_majority"]) == (3 / 4, 0, 3 / 4)
+    assert (row["accuracy_majority"], row["accuracy_minority"], row["model_accuracy_majority"]) == (
+        3 / 4,
+        0,
+        3 / 4,
+    )
     assert (row["mia_accuracy_majority"], row["violations"]) == (0.65, 2)
 
 
-ATTACKS = [{"name": "shadow_mia", "every": 1, "shadows": 1, "queries": 20}, {"name": "calibrated_mia", "replicas": 2}]
+ATTACKS = [
+    {"name": "shadow_mia", "every": 1, "shadows": 1, "queries": 20},
+    {"name": "calibrated_mia", "replicas": 2},
+]
 
 
-@pytest.mark.parametrize("names", [("low", "high"), ("null", "worst"), ("global", "model_0"), ("worst_client", "gap")])
+@pytest.mark.parametrize(
+    "names", [("low", "high"), ("null", "worst"), ("global", "model_0"), ("worst_client", "gap")]
+)
 def test_what_is_measured_does_not_depend_on_what_groups_are_called(tmp_path, names):
     """Every column has the value that it has with harmless names, and none is lost."""
     plain, named = (
-        finished(opened(given(2, attacks=ATTACKS), tmp_path / of[0], replace(planted(), group_names=of)))
+        finished(
+            opened(given(2, attacks=ATTACKS), tmp_path / of[0], replace(planted(), group_names=of))
+        )
         for of in (("poor", "rich"), names)
     )
     expected = metric_rows.final_metrics(plain.run, outcome(plain))
     found = metric_rows.final_metrics(named.run, outcome(named))
     called = dict(zip(("poor", "rich"), named.data.group_columns, strict=True))
-    of_groups = {name: "_".join(called.get(word, word) for word in name.split("_")) for name in expected}
+    of_groups = {
+        name: "_".join(called.get(word, word) for word in name.split("_")) for name in expected
+    }
     expected = {of_groups[name]: value for name, value in expected.items() if "seconds" not in name}
     assert {"calibrated_auc_" + of for of in called.values()} <= expected.keys()
     assert {name: value for name, value in found.items() if "seconds" not in name} == pytest.approx(
@@ -228,7 +269,9 @@ def test_what_is_measured_does_not_depend_on_what_groups_are_called(tmp_path, na
 
 def outcome(trial: Trial) -> Outcome:
     """What `final_metrics` is made of."""
-    return Outcome(trial.rows("rounds").to_pylist(), trial.state.spent, trial.data.sizes, trial.state.canaries)
+    return Outcome(
+        trial.rows("rounds").to_pylist(), trial.state.spent, trial.data.sizes, trial.state.canaries
+    )
 
 
 # Clients
@@ -275,29 +318,59 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
 
 
 def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
-    audits = [("shadow_mia", 5, j, Audit(0.0, (), metrics={"mia_auc": auc})) for j, auc in enumerate((0.9, 0.6))]
+    audits = [
+        ("shadow_mia", 5, j, Audit(0.0, (), metrics={"mia_auc": auc}))
+        for j, auc in enumerate((0.9, 0.6))
+    ]
     for assignment, expected in (([0, 1], (0.75, 0.9)), ([1, 1], (0.6, 0.6))):
-        columns = metric_rows.attack_columns(Findings(np.array(assignment), audits), ["minority", "majority"])
+        columns = metric_rows.attack_columns(
+            Findings(np.array(assignment), audits), ["minority", "majority"]
+        )
         assert (columns["mia_auc"], columns["mia_auc_worst"]) == expected
         assert ("mia_auc_minority" in columns) == (0 in assignment)
 
 
 def test_the_largest_by_chance_is_the_mean_of_the_largest_of_each_draw():
-    draws = [[0.2, 0.8], [0.5, 0.3], [1.0, 1.0], [np.nan] * 2]  # of four models, one that nobody uses, and one without
-    audits = [("shadow_mia", 5, j, Audit(0.0, (), by_chance={"mia_auc": np.array(one)})) for j, one in enumerate(draws)]
-    before = [(name, 4, j, replace(audit, by_chance={"mia_auc": np.ones(2)})) for name, _, j, audit in audits]
-    found = Findings(np.array([0, 1, 3]), [*before, *audits])  # of attacks before and after the round the latter count
+    draws = [
+        [0.2, 0.8],
+        [0.5, 0.3],
+        [1.0, 1.0],
+        [np.nan] * 2,
+    ]  # of four models, one that nobody uses, and one without
+    audits = [
+        ("shadow_mia", 5, j, Audit(0.0, (), by_chance={"mia_auc": np.array(one)}))
+        for j, one in enumerate(draws)
+    ]
+    before = [
+        (name, 4, j, replace(audit, by_chance={"mia_auc": np.ones(2)}))
+        for name, _, j, audit in audits
+    ]
+    found = Findings(
+        np.array([0, 1, 3]), [*before, *audits]
+    )  # of attacks before and after the round the latter count
     columns = metric_rows.attack_columns(found, ["minority", "majority", "cluster_2"])
     assert columns == pytest.approx({"mia_auc_null": 0.45, "mia_auc_worst_null": 0.65})
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
-    examples, names = Findings(np.array(SORTED), [found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
+    examples, names = (
+        Findings(np.array(SORTED), [found(1, [True, False]), found(0, [True])]),
+        ["minority", "majority"],
+    )
     rows = as_table(metric_rows.attack_rows(examples, names)).to_pydict()
     assert rows["attack"] == ["shadow_mia", "risk"] * 2 and rows["round"] == [5] * 4
     assert rows["target"] == ["majority"] * 2 + ["minority"] * 2
-    assert rows["metric"] == ["balanced_accuracy", "auc"] * 2 and rows["value"] == [0.75, 0.75, 0.5, 0.75]
-    assert (rows["low"], rows["high"], rows["chance"]) == ([0.6, None] * 2, [0.8, None] * 2, [0.5, None] * 2)
+    assert rows["metric"] == ["balanced_accuracy", "auc"] * 2 and rows["value"] == [
+        0.75,
+        0.75,
+        0.5,
+        0.75,
+    ]
+    assert (rows["low"], rows["high"], rows["chance"]) == (
+        [0.6, None] * 2,
+        [0.8, None] * 2,
+        [0.5, None] * 2,
+    )
     assert as_table(metric_rows.score_columns(examples, names)).to_pydict() == {
         "attack": ["loss_threshold"] * 3,
         "round": [5] * 3,
@@ -314,35 +387,59 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
 
 @pytest.mark.parametrize(
     ("violations", "attacked", "last_half"),
-    [([9, 1, 3, 5], [0, 0, 1, 1], 4), ([9, 9, 3, 5, 7], [1, 0, 0, 1, 1], 6), ([None, None, 2], [0, 0, 1], 2)],
+    [
+        ([9, 1, 3, 5], [0, 0, 1, 1], 4),
+        ([9, 9, 3, 5, 7], [1, 0, 0, 1, 1], 6),
+        ([None, None, 2], [0, 0, 1], 2),
+    ],
 )
-def test_final_metrics_are_of_the_last_round_or_means_over_attacked_rounds(violations, attacked, last_half):
+def test_final_metrics_are_of_the_last_round_or_means_over_attacked_rounds(
+    violations, attacked, last_half
+):
     rows = [
-        {"round": i, "accuracy": i / 10, "violations": count, "attacked": bool(hit), "seconds": float(i)}
+        {
+            "round": i,
+            "accuracy": i / 10,
+            "violations": count,
+            "attacked": bool(hit),
+            "seconds": float(i),
+        }
         for i, (count, hit) in enumerate(zip(violations, attacked, strict=True))
     ]
     final = metric_rows.final_metrics(RUN, Outcome(rows, [], np.array([5])))
     assert final["accuracy"] == (len(rows) - 1) / 10
     assert final["violations"] == violations[-1]
     assert final["violations_last_half"] == last_half
-    assert final["seconds_per_round"] == np.mean(range(1, len(rows)))  # processes load packages in the first
+    assert final["seconds_per_round"] == np.mean(
+        range(1, len(rows))
+    )  # processes load packages in the first
     assert not {"round", "seconds", "attacked"} & final.keys()
 
 
-# Two models of two classes on four examples: the first is right on the first three, the second on the last alone.
+# Two models of two classes on four examples: the first is right on the first three, the second on
+# the last alone.
 VALIDATED = np.array([0, 1, 0, 1])
 LOGITS = np.log(
-    np.array([[[0.8, 0.2], [0.4, 0.6], [0.9, 0.1], [0.7, 0.3]], [[0.1, 0.9], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5001]]])
+    np.array(
+        [
+            [[0.8, 0.2], [0.4, 0.6], [0.9, 0.1], [0.7, 0.3]],
+            [[0.1, 0.9], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5001]],
+        ]
+    )
 ).astype(np.float32)
 
 
 def federation(owners: Any, clients: int = 5, minority: int = 1) -> Federation:
     examples = Examples(np.zeros((4, 10), np.float32), VALIDATED)
-    return replace(planted(clients, 5, minority), validation=examples, validation_owner=np.array(owners))
+    return replace(
+        planted(clients, 5, minority), validation=examples, validation_owner=np.array(owners)
+    )
 
 
 def test_by_hand_every_group_counts_by_its_clients() -> None:
-    """Client 4 is the minority, with three of the examples; the majority's client 0 has one and uses the first model."""
+    """Client 4 is the minority, with three of the examples; the majority's client 0 has one and
+    uses the first model.
+    """
     row = classification.validation(LOGITS, federation([0, 4, 4, 4]), np.array([0, 0, 0, 0, 1]))
     assert row["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 1 / 3)
     majority, minority = -np.log(0.8), -(np.log(0.4) + np.log(0.2) + np.log(0.5001 / 1.0001)) / 3
@@ -354,18 +451,24 @@ def test_by_hand_examples_of_nobody_are_judged_under_the_most_used_model() -> No
     assert row["validation_accuracy"] == 3 / 4
     mixed = classification.validation(LOGITS, federation([-1, -1, 0, 4]), np.array([0, 0, 0, 0, 0]))
     assert mixed["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 0)
-    of_one_group = classification.validation(LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64))
+    of_one_group = classification.validation(
+        LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64)
+    )
     assert of_one_group["validation_accuracy"] == 3 / 4  # the other counts for nothing
 
 
 @pytest.mark.parametrize("fields", [{}, {"clustering": clustered()}])
-def test_on_the_test_examples_it_is_the_accuracy(tmp_path: Path, fields: dict[str, Any], monkeypatch: Any) -> None:
+def test_on_the_test_examples_it_is_the_accuracy(
+    tmp_path: Path, fields: dict[str, Any], monkeypatch: Any
+) -> None:
     monkeypatch.setattr(client_actors, "PREDICTED", 7)
     data = planted()
     twice = replace(data, validation=data.test, validation_owner=data.test_owner)
     trial = finished(opened(given(rounds=3, evaluate_every=2, **fields), tmp_path, twice))
     rows = table(trial, "rounds")
     assert rows["validation_accuracy"] == rows["accuracy"]
-    assert rows["validation_accuracy"][0] is None and rows["validation_accuracy"][2] > 0.5  # measured when evaluated
+    assert (
+        rows["validation_accuracy"][0] is None and rows["validation_accuracy"][2] > 0.5
+    )  # measured when evaluated
     if not fields:
         assert rows["validation_loss"][2] < rows["validation_loss"][1]

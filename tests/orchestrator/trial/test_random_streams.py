@@ -1,4 +1,6 @@
-"""Streams of random numbers, each a function of its name; and noise that is secret, which no file takes away again."""
+"""Streams of random numbers, each a function of its name; and noise that is secret, which no
+file takes away again.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def words(seed: int, purpose: str, *place: int) -> tuple[int, ...]:
 
 
 def test_no_two_seeds_purposes_rounds_or_clients_share_a_stream():
-    halves = [(k, *range(start, end)) for k in range(3) for end in range(1, 9) for start in range(end)]
+    halves = [
+        (k, *range(start, end)) for k in range(3) for end in range(1, 9) for start in range(end)
+    ]
     for names in (
         [*product(range(4), PURPOSES, range(12), range(12))],
         [*product(range(40), PURPOSES)],
@@ -44,9 +48,22 @@ def test_no_two_seeds_purposes_rounds_or_clients_share_a_stream():
 def test_purposes_keep_their_numbers():
     """Results that were published depend on these; a new purpose goes to the end."""
     first = (
-        "partition", "groups", "strengths", "test_owners", "test_strengths", "initial_weights", "preferences", "warm_start",
-        "selection", "batches", "shadow_halves", "shadow_strengths", "shadow_training", "audit", "noise",
-    )  # fmt: skip
+        "partition",
+        "groups",
+        "strengths",
+        "test_owners",
+        "test_strengths",
+        "initial_weights",
+        "preferences",
+        "warm_start",
+        "selection",
+        "batches",
+        "shadow_halves",
+        "shadow_strengths",
+        "shadow_training",
+        "audit",
+        "noise",
+    )
     assert [PURPOSES[name] for name in first] == list(range(len(first)))
 
 
@@ -60,14 +77,24 @@ def test_any_name_of_a_users_own_has_a_stream_of_its_own(name, other, place):
     """The same in every process; none of ours has it."""
     assert words(0, name, *place) == words(0, name, *place)
     assert (words(0, name, *place) == words(0, other, *place)) == (name == other)
-    assert {words(0, ours, *place) for ours in PURPOSES if ours != name}.isdisjoint({words(0, name, *place)})
+    assert {words(0, ours, *place) for ours in PURPOSES if ours != name}.isdisjoint(
+        {words(0, name, *place)}
+    )
 
 
 def test_an_own_name_gives_the_numbers_that_it_gave_when_this_was_written():
-    assert stream(0, "assign hospitals", 1).integers(0, 1000, 5).tolist() == [236, 238, 818, 431, 17]
+    assert stream(0, "assign hospitals", 1).integers(0, 1000, 5).tolist() == [
+        236,
+        238,
+        818,
+        431,
+        17,
+    ]
 
 
-NAMED = re.compile(r"""(?:rng_for|stream|streams|stream_of|integer|sequence|fixed)\((?:[\w.]+, )?"(\w+)\"""")
+NAMED = re.compile(
+    r"""(?:rng_for|stream|streams|stream_of|integer|sequence|fixed)\((?:[\w.]+, )?"(\w+)\""""
+)
 
 
 def test_the_names_in_our_own_code_are_on_the_list():
@@ -84,15 +111,32 @@ def test_the_names_in_our_own_code_are_on_the_list():
 RUN: dict[str, Any] = {
     "rounds": 1,
     "seed": 7,
-    "data": {"name": "digits", "clients": 4, "examples_per_client": 30, "shadow_size": 60, "test_size": 60},
+    "data": {
+        "name": "digits",
+        "clients": 4,
+        "examples_per_client": 30,
+        "shadow_size": 60,
+        "test_size": 60,
+    },
     "model": {"name": "mlp", "hidden": [8]},
     "training": {"lr": 0.1, "epochs": 1, "batch_size": 10},
 }
-DP_SGD = {"name": "dp_sgd", "lr": 0.1, "epochs": 1, "batch_size": 10, "noise_multiplier": 1.0, "sampling": "poisson"}
+DP_SGD = {
+    "name": "dp_sgd",
+    "lr": 0.1,
+    "epochs": 1,
+    "batch_size": 10,
+    "noise_multiplier": 1.0,
+    "sampling": "poisson",
+}
 
 
 def noisy(noise: str, z: float, **other: Any) -> dict[str, Any]:
-    return RUN | {"privacy": {"name": "global_dp", "noise_multiplier": z, "clip": 5.0, "noise": noise}} | other
+    return (
+        RUN
+        | {"privacy": {"name": "global_dp", "noise_multiplier": z, "clip": 5.0, "noise": noise}}
+        | other
+    )
 
 
 def trained(given: dict[str, Any], folder: Path) -> Trial:
@@ -109,15 +153,21 @@ def noiseless(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("noise", "cancels"), [("reproducible", True), ("secret", False)])
-def test_two_trials_of_a_sweep_cancel_their_noise_unless_it_is_secret(noise, cancels, noiseless, tmp_path):
-    """2 theta(z = 1) - theta(z = 2) is the model without noise, if both have the same normal numbers."""
+def test_two_trials_of_a_sweep_cancel_their_noise_unless_it_is_secret(
+    noise, cancels, noiseless, tmp_path
+):
+    """2 theta(z = 1) - theta(z = 2) is the model without noise, if both have the same normal
+    numbers.
+    """
     one, two = (model(noisy(noise, z), tmp_path / str(z)) for z in (1.0, 2.0))
     assert (np.abs(2 * one - two - noiseless).max() < 1e-5) == cancels
     assert np.abs(one - noiseless).max() > 1  # standard deviation 1.25
 
 
 @pytest.mark.parametrize(("noise", "regenerates"), [("reproducible", True), ("secret", False)])
-def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(noise, regenerates, noiseless, tmp_path):
+def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(
+    noise, regenerates, noiseless, tmp_path
+):
     trial = trained(noisy(noise, 1.0), tmp_path)
     folder = trial.context.folder
     identity = TrialIdentity(trial_id(trial.run), trial.run.to_dict(), {})
@@ -127,7 +177,9 @@ def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(noise, re
     drawn = Normals(len(released), stream(seed, "noise", 0, 0, 0)).take()
     found = released - record["metrics"]["noise_std"] * drawn
     assert (np.abs(found - noiseless).max() < 1e-5) == regenerates
-    protects_nobody = "the files of a reproducible run protect nobody" in record["metrics"]["guarantee"]
+    protects_nobody = (
+        "the files of a reproducible run protect nobody" in record["metrics"]["guarantee"]
+    )
     assert protects_nobody == regenerates
     assert bool(record.get("notes")) != regenerates
     assert all("not repeatable" in note for note in record.get("notes", []))
@@ -141,11 +193,17 @@ def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_el
     server = {"privacy": {"name": "global_dp", "noise": "secret"}}
     sampled = server | {"participation": "poisson", "participation_rate": 0.5}
     local = {"training": DP_SGD, "privacy": {"name": "none", "noise": "secret"}}
-    assert fresh("noise", **server) and not fresh("batches", **server) and not fresh("participation", **server)
+    assert (
+        fresh("noise", **server)
+        and not fresh("batches", **server)
+        and not fresh("participation", **server)
+    )
     assert fresh("participation", **sampled)
     assert fresh("gradient_noise", **local) and fresh("batches", **local)
     for purpose in ("initial_weights", "selection", "augmentation", "attack_targets", "partition"):
-        assert not fresh(purpose, **local | sampled | {"privacy": {"name": "global_dp", "noise": "secret"}})
+        assert not fresh(
+            purpose, **local | sampled | {"privacy": {"name": "global_dp", "noise": "secret"}}
+        )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +215,9 @@ def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_el
     ids=["lots and gradient noise", "participation"],
 )
 def test_what_is_secret_differs_from_run_to_run(tmp_path, slots):
-    one, other = (trained(noisy("secret", 0.0) | slots, tmp_path / name).state for name in ("one", "other"))
+    one, other = (
+        trained(noisy("secret", 0.0) | slots, tmp_path / name).state for name in ("one", "other")
+    )
     assert not np.array_equal(one.models[0].params, other.models[0].params)
     assert np.array_equal(one.history, other.history) == ("participation" not in slots)
 
@@ -167,10 +227,15 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
     given = noisy("secret", 1.0, rounds=3)
     first = inline_trial(given, tmp_path)
     first.advance()
-    identity, by = TrialIdentity("t", first.run.to_dict(), {}), {"name": "asha", "metric": "accuracy"}
+    identity, by = (
+        TrialIdentity("t", first.run.to_dict(), {}),
+        {"name": "asha", "metric": "accuracy"},
+    )
     stopped = outcome.stop(first.context.folder, identity, time.time() + 100, by, (0, 0.5))
     assert stopped["notes"] == [SECRET_NOISE]
-    assert stopped["seconds"] == first.rows("rounds")["seconds"][0].as_py()  # of an earlier process, too
+    assert (
+        stopped["seconds"] == first.rows("rounds")["seconds"][0].as_py()
+    )  # of an earlier process, too
     after_one = first.state.models[0].params
     resumed = inline_trial(given, tmp_path)
     assert np.array_equal(resumed.state.models[0].params, after_one)

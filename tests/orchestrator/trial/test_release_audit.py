@@ -1,4 +1,6 @@
-"""Canaries in whole runs: they change nothing, find what is true, refute planted defects, and claim nothing without a claim."""
+"""Canaries in whole runs: they change nothing, find what is true, refute planted defects, and
+claim nothing without a claim.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,15 @@ DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2, features=400
 
 
 def noisy(
-    z: float = 1.0, rounds: int = 3, seed: int = 0, privacy: dict[str, Any] | None = None, **slots: Any
+    z: float = 1.0,
+    rounds: int = 3,
+    seed: int = 0,
+    privacy: dict[str, Any] | None = None,
+    **slots: Any,
 ) -> dict[str, Any]:
-    fields = {"name": "global_dp", "clip": 1.0, "noise_multiplier": z, "audit_every": 1} | (privacy or {})
+    fields = {"name": "global_dp", "clip": 1.0, "noise_multiplier": z, "audit_every": 1} | (
+        privacy or {}
+    )
     return given(rounds, seed=seed, privacy=fields, **slots)
 
 
@@ -64,10 +72,18 @@ def test_an_audit_changes_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("z", "fields"), [(0.5, {}), (2.0, {}), (2.0, {"neighboring": "replace_one"}), (1.0, {"sensitivity": "uniform"})]
+    ("z", "fields"),
+    [
+        (0.5, {}),
+        (2.0, {}),
+        (2.0, {"neighboring": "replace_one"}),
+        (1.0, {"sensitivity": "uniform"}),
+    ],
 )
 def test_a_true_claim_is_found_and_not_refuted(tmp_path, z, fields):
-    """The claim of a Gaussian mechanism is exact, so the estimate must meet it, whatever the weights of clients are."""
+    """The claim of a Gaussian mechanism is exact, so the estimate must meet it, whatever the
+    weights of clients are.
+    """
     found = told(ran(noisy(z, privacy=fields), tmp_path))
     assert found["epsilon_audit_low"] * 0.8 < found["epsilon"] < found["epsilon_audit_high"] * 1.2
     assert found["epsilon_audit_certified"] < found["epsilon_audit"]
@@ -77,9 +93,11 @@ def test_a_true_claim_is_found_and_not_refuted(tmp_path, z, fields):
 
 @pytest.mark.parametrize(("z", "rounds"), [(0.01, 1), (0.3, 2)])
 def test_the_separation_is_the_closed_form(tmp_path, z, rounds):
-    """mu^2 = sum over rounds of (w C)^2 / (sd^2 + |u|^2 / d), for the noise and for the clients' own update u.
+    """mu^2 = sum over rounds of (w C)^2 / (sd^2 + |u|^2 / d), for the noise and for the clients'
+    own update u.
 
-    At little noise this holds for one round only: over more, what consecutive updates have in common cancels like shared noise.
+    At little noise this holds for one round only: over more, what consecutive updates have in
+    common cancels like shared noise.
     """
     mus, expected = [], []
     for seed in range(12):
@@ -88,13 +106,18 @@ def test_the_separation_is_the_closed_form(tmp_path, z, rounds):
         parts, moved = trial.rows("rounds").to_pylist(), 20 / 77
         d = trial.rounds.layout.size
         update = [row["noise_std"] * math.sqrt(d) / row["noise_to_update"] for row in parts]
-        squares = [moved**2 / (row["noise_std"] ** 2 + u**2 / d) for row, u in zip(parts, update, strict=True)]
+        squares = [
+            moved**2 / (row["noise_std"] ** 2 + u**2 / d)
+            for row, u in zip(parts, update, strict=True)
+        ]
         expected.append(math.sqrt(sum(squares)))
     assert np.mean(mus) == pytest.approx(np.mean(expected), rel=0.05)
 
 
 def test_explicit_canaries_pass_the_clients_code_and_add_up_to_the_same(monkeypatch):
-    """Both through the same clip and weights; a clip that only the clients' code leaves out would set them apart."""
+    """Both through the same clip and weights; a clip that only the clients' code leaves out
+    would set them apart.
+    """
     run = resolve(noisy())
     plan = run.privacy.module.canaries(run.privacy.config, run)
     panel = canary_audit.Panel.draw(900, np.random.default_rng(0))
@@ -102,7 +125,9 @@ def test_explicit_canaries_pass_the_clients_code_and_add_up_to_the_same(monkeypa
     both = canary_audit.sum_of_canaries(run, plan, panel, sends, 20)
     monkeypatch.setattr(canary_audit, "EXPLICIT", 0)
     vectors = canary_audit.sum_of_canaries(run, plan, panel, sends, 20)
-    assert both[0] == pytest.approx(vectors[0], abs=1e-4) and both[1] == vectors[1] == pytest.approx(20.0)
+    assert both[0] == pytest.approx(vectors[0], abs=1e-4) and both[1] == vectors[
+        1
+    ] == pytest.approx(20.0)
     scores = panel.directions.products(both[0].astype(np.float32))[: len(sends)] * sends
     assert scores == pytest.approx(20.0, rel=1e-4)
 
@@ -131,7 +156,11 @@ def noise_of_the_first_round(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_of_a_fixed_seed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(canary_audit.server, "draw_noise", lambda run, size, rng: Normals(size, np.random.default_rng(7)))
+    patch.setattr(
+        canary_audit.server,
+        "draw_noise",
+        lambda run, size, rng: Normals(size, np.random.default_rng(7)),
+    )
 
 
 def no_clip(patch: pytest.MonkeyPatch) -> None:
@@ -139,9 +168,15 @@ def no_clip(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_for_the_mean_weight(patch: pytest.MonkeyPatch) -> None:
-    """Noise is divided by the cohort, FedAvg weighs by examples, and the account believes the noise."""
-    patch.setattr(_server_noise, "sensitivity", lambda config, received: config.clip / len(received.clients))
-    patch.setattr(global_dp, "_largest_move", lambda config, received: config.clip / len(received.clients))
+    """Noise is divided by the cohort, FedAvg weighs by examples, and the account believes the
+    noise.
+    """
+    patch.setattr(
+        _server_noise, "sensitivity", lambda config, received: config.clip / len(received.clients)
+    )
+    patch.setattr(
+        global_dp, "_largest_move", lambda config, received: config.clip / len(received.clients)
+    )
 
 
 def an_account_of_one_round(patch: pytest.MonkeyPatch) -> None:
@@ -149,7 +184,13 @@ def an_account_of_one_round(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(accounting, "epsilon", lambda events, *others: real(events[:1], *others))
 
 
-NOISES = (no_noise, half_the_noise, noise_of_the_first_round, noise_of_a_fixed_seed, noise_for_the_mean_weight)
+NOISES = (
+    no_noise,
+    half_the_noise,
+    noise_of_the_first_round,
+    noise_of_a_fixed_seed,
+    noise_for_the_mean_weight,
+)
 
 
 @pytest.mark.parametrize("plant", [*NOISES, no_clip, an_account_of_one_round])
@@ -163,9 +204,13 @@ def test_a_planted_defect_is_refuted(tmp_path, monkeypatch, plant: Plant):
 # Rounds, models, participation
 
 
-@pytest.mark.parametrize(("every", "rounds", "due"), [(1, 3, [0, 1, 2]), (3, 7, [1, 4]), (2, 4, [0, 2]), (50, 7, [3])])
+@pytest.mark.parametrize(
+    ("every", "rounds", "due"), [(1, 3, [0, 1, 2]), (3, 7, [1, 4]), (2, 4, [0, 2]), (50, 7, [3])]
+)
 def test_which_rounds_are_audited(tmp_path, every, rounds, due):
-    audit = opened(noisy(rounds=rounds, privacy={"audit_every": every}), tmp_path, DATA).rounds.audit
+    audit = opened(
+        noisy(rounds=rounds, privacy={"audit_every": every}), tmp_path, DATA
+    ).rounds.audit
     assert [round_ for round_ in range(rounds) if audit.due(round_)] == due
 
 
@@ -175,8 +220,14 @@ def test_each_model_has_its_own_canaries_and_figures(tmp_path):
     assert not np.array_equal(one, other)
     for j in range(2):
         claimed = found[f"epsilon_cluster_{j}"]
-        assert found[f"epsilon_audit_low_cluster_{j}"] * 0.8 < claimed < found[f"epsilon_audit_high_cluster_{j}"] * 1.2
-    assert found["epsilon_audit"] == max(found["epsilon_audit_cluster_0"], found["epsilon_audit_cluster_1"])
+        assert (
+            found[f"epsilon_audit_low_cluster_{j}"] * 0.8
+            < claimed
+            < found[f"epsilon_audit_high_cluster_{j}"] * 1.2
+        )
+    assert found["epsilon_audit"] == max(
+        found["epsilon_audit_cluster_0"], found["epsilon_audit_cluster_1"]
+    )
     assert found["audit_verdict"] == "not refuted" and found["epsilon"] is None
 
 
@@ -188,7 +239,9 @@ def test_canaries_take_part_as_clients_do(tmp_path, participation):
     found = told(ran(run, tmp_path))
     mu = math.sqrt(12) / 2 * (2 if participation == "fixed" else 1)
     assert found["audit_rounds"] == 12
-    assert 0.7 * mu < found["audit_mu"] < 1.1 * mu  # less, because scores of those who are sampled vary more
+    assert (
+        0.7 * mu < found["audit_mu"] < 1.1 * mu
+    )  # less, because scores of those who are sampled vary more
     assert found["audit_verdict"] != "refuted"
 
 
@@ -221,13 +274,18 @@ def test_an_audit_of_a_run_without_noise_changes_nothing_not_even_its_id(tmp_pat
     for name in found[0].keys() - {"seconds_per_round"}:
         assert found[1][name] == found[0][name], name
     assert "audit_verdict" not in found[1] and found[1]["audit_delta"] == 1e-5
-    asked = [resolve(given(3, privacy=privacy)) for privacy in ("none", {"name": "none", "audit_every": "auto"})]
+    asked = [
+        resolve(given(3, privacy=privacy))
+        for privacy in ("none", {"name": "none", "audit_every": "auto"})
+    ]
     assert asked[0].to_dict()["privacy"] == asked[1].to_dict()["privacy"] == {"name": "none"}
     assert resolve(bare(0)).to_dict()["privacy"] == {"name": "none", "audit_every": 0}
 
 
 def test_without_noise_the_separation_is_that_of_the_median_update(tmp_path):
-    """mu = w C sqrt(d) / |u|: C is the median norm, u the mean update, and w the weight of the largest client."""
+    """mu = w C sqrt(d) / |u|: C is the median norm, u the mean update, and w the weight of the
+    largest client.
+    """
     mus, expected = [], []
     for seed in range(12):
         trial = opened(bare(seed=seed), tmp_path / str(seed), DATA)
@@ -248,18 +306,24 @@ def test_without_noise_the_separation_is_that_of_the_median_update(tmp_path):
 
 
 def test_where_no_mean_is_computed_nothing_is_audited_unless_it_is_asked_for():
-    plan = lambda every, name: (run := resolve(bare(every, aggregation=name))).privacy.module.canaries(  # noqa: E731
+    plan = lambda every, name: (
+        run := resolve(bare(every, aggregation=name))
+    ).privacy.module.canaries(  # noqa: E731
         run.privacy.config, run
     )
     assert plan("auto", "fedavg").norm is None
     assert plan("auto", "fedmedian") is plan("auto", "fedyogi") is plan(0, "fedavg") is None
     assert plan(2, "fedyogi").every == 2
-    with pytest.raises(ConfigError, match="audit_every: must be 0: canaries enter a mean, and fedmedian"):
+    with pytest.raises(
+        ConfigError, match="audit_every: must be 0: canaries enter a mean, and fedmedian"
+    ):
         resolve(bare(2, aggregation="fedmedian"))
 
 
 def test_rounds_without_an_update_are_not_audited(tmp_path):
-    """Nobody sends anything that a canary could be like; a clipped canary is hidden by nothing but rounding errors."""
+    """Nobody sends anything that a canary could be like; a clipped canary is hidden by nothing
+    but rounding errors.
+    """
     still = {"lr": 1e-30}
     found = told(ran(bare(rounds=2, training=still), tmp_path / "none"))
     assert not any(name.startswith(("audit", "epsilon")) for name in found)
@@ -270,7 +334,9 @@ def test_rounds_without_an_update_are_not_audited(tmp_path):
 # Metric privacy: one canary at a time
 
 
-def distant(z: float = 1.0, rounds: int = 3, clip: float = 1.0, every: int = 1, **slots: Any) -> dict[str, Any]:
+def distant(
+    z: float = 1.0, rounds: int = 3, clip: float = 1.0, every: int = 1, **slots: Any
+) -> dict[str, Any]:
     fields = {"name": "metric_privacy", "clip": clip, "noise_multiplier": z, "audit_every": every}
     return given(rounds, privacy=fields, **slots)
 
@@ -281,26 +347,38 @@ def test_an_audit_of_metric_privacy_changes_nothing_and_claims_nothing(tmp_path)
     assert "epsilon" not in found[1] and "audit_verdict" not in found[1]
     assert found[1]["guarantee"].startswith("none: the noise depends on the distance")
     assert found[1]["audit_canaries"] == 32 and found[1]["audit_rounds"] == 3
-    small = finished(opened(distant(), tmp_path / "small", planted(clients=6)))  # 22 parameters have 16 directions
+    small = finished(
+        opened(distant(), tmp_path / "small", planted(clients=6))
+    )  # 22 parameters have 16 directions
     assert told(small)["audit_canaries"] == 16 and (small.state.canaries["direction"] > 0).all()
 
 
 def test_canaries_that_change_no_distance_are_told_by_their_direction_alone(tmp_path):
-    trial = ran(distant(clip=0.01), tmp_path)  # far shorter than the clients' updates, which are taken as they come
+    trial = ran(
+        distant(clip=0.01), tmp_path
+    )  # far shorter than the clients' updates, which are taken as they come
     found, rows = told(trial), trial.rows("rounds").to_pylist()
     mu = math.sqrt(sum((20 / 77 * 0.01 / row["noise_std"]) ** 2 for row in rows))
     assert found["epsilon_audit_scale"] == 0
     assert found["audit_mu"] == pytest.approx(mu, rel=0.1)
-    assert found["epsilon_audit"] == found["epsilon_audit_direction"] == pytest.approx(epsilon_gdp(mu, 1e-5), rel=0.15)
+    assert (
+        found["epsilon_audit"]
+        == found["epsilon_audit_direction"]
+        == pytest.approx(epsilon_gdp(mu, 1e-5), rel=0.15)
+    )
 
 
 def test_the_noise_level_tells_who_the_outlier_is(tmp_path):
-    """One client with a long update, in a federation of alike ones: it sets the level in every round."""
+    """One client with a long update, in a federation of alike ones: it sets the level in every
+    round.
+    """
     data = planted(clients=6, each=[30, 30, 30, 30, 30, 4], minority=1, features=400)
     trial = finished(opened(distant(training={"lr": 0.05}), tmp_path, data))
     found, kept = told(trial), trial.state.canaries
     assert (found["scale_outlier"], found["scale_outlier_rounds"]) == ("client_5", 1.0)
-    assert found["epsilon_scale_outlier"] == pytest.approx(epsilon_gdp(math.sqrt(kept["presence"][0, 5]), 1e-5))
+    assert found["epsilon_scale_outlier"] == pytest.approx(
+        epsilon_gdp(math.sqrt(kept["presence"][0, 5]), 1e-5)
+    )
     assert found["epsilon_scale_outlier"] > 10 > found["epsilon_scale_median"]
     assert found["scale_clients"] == (kept["set"][0] > 0).sum() >= 2
     assert kept["there"].tolist() == [[3] * 6]  # rounds
@@ -313,7 +391,10 @@ def test_noise_that_metric_privacy_leaves_out_shows(tmp_path, monkeypatch):
 
 
 def test_a_server_optimizer_moves_by_what_it_makes_of_the_canary(tmp_path):
-    slow = ran(distant(rounds=1, aggregation={"name": "fedavgm", "lr": 0.5, "warm_start_epochs": 0}), tmp_path / "half")
+    slow = ran(
+        distant(rounds=1, aggregation={"name": "fedavgm", "lr": 0.5, "warm_start_epochs": 0}),
+        tmp_path / "half",
+    )
     plain = ran(distant(rounds=1), tmp_path / "plain")
     half, whole = (trial.state.canaries["direction"].mean() for trial in (slow, plain))
     assert half == pytest.approx(whole / 4, rel=0.2)

@@ -1,4 +1,6 @@
-"""The cache of shadow models: named by what a shadow depends on, read instead of trained, and the same to the bit."""
+"""The cache of shadow models: named by what a shadow depends on, read instead of trained, and
+the same to the bit.
+"""
 
 import dataclasses
 import os
@@ -26,14 +28,24 @@ RUN = given(3, clustering=clustered(), attacks=[ATTACK | {"shadows": 2}], traini
 
 
 def changed(**slots: Any) -> dict[str, Any]:
-    return given(**{"rounds": 3, "clustering": clustered(), "attacks": [ATTACK], "training": {"lr": 0.1}, **slots})
+    return given(
+        **{
+            "rounds": 3,
+            "clustering": clustered(),
+            "attacks": [ATTACK],
+            "training": {"lr": 0.1},
+            **slots,
+        }
+    )
 
 
 def a_job(trial: Trial, k: int = 0, rounds: int = 2) -> Any:
     fields: dict[str, Any] = {name: value for name, value in ATTACK.items() if name != "name"}
     config = shadow_mia.Config(**fields, signal="server_only")
     everybody = Cluster(DATA, 0, np.arange(4))
-    return shadow_mia.shadow_jobs(config, everybody, 0.9, rounds, lambda *place: integer(0, *place))[k]
+    return shadow_mia.shadow_jobs(
+        config, everybody, 0.9, rounds, lambda *place: integer(0, *place)
+    )[k]
 
 
 def shadows(
@@ -103,7 +115,9 @@ def test_shadows_that_are_trained_together_are_those_of_tasks_of_their_own(tmp_p
 
 @runs
 def test_later_shadows_continue_the_earlier_ones_with_the_same_bytes(tmp_path, monkeypatch, run):
-    """Trained anew, continued from a cached one, also after it was killed, and from an earlier one where that is damaged."""
+    """Trained anew, continued from a cached one, also after it was killed, and from an earlier
+    one where that is damaged.
+    """
     rounds = trained_rounds(monkeypatch)
     anew = shadows(run, tmp_path / "a", tmp_path / "cold", rounds=5)
     assert rounds == [0, 1, 2, 3, 4]
@@ -125,7 +139,11 @@ def test_later_shadows_continue_the_earlier_ones_with_the_same_bytes(tmp_path, m
 
 @pytest.mark.parametrize(
     "run",
-    [changed(rounds=7), changed(clustering=clustered("ifca_mir")), changed(attacks=[ATTACK | {"every": 1}])],
+    [
+        changed(rounds=7),
+        changed(clustering=clustered("ifca_mir")),
+        changed(attacks=[ATTACK | {"every": 1}]),
+    ],
     ids=["rounds", "clustering", "schedule"],
 )
 def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path, monkeypatch, run):
@@ -171,10 +189,16 @@ def test_another_shadow_set_has_other_shadows(tmp_path):
 def test_the_shadows_of_a_model_share_tasks_where_clients_are_trained_at_once(
     tmp_path, monkeypatch, training, attack, sizes
 ):
-    """Five of a model are more than a task takes; the attack on each of two models finds what tasks of their own find."""
+    """Five of a model are more than a task takes; the attack on each of two models finds what
+    tasks of their own find.
+    """
     found, asked, real = [], list[int](), attack_tasks._shadows
-    monkeypatch.setattr(attack_tasks, "_shadows", lambda *call: (asked.append(len(call[2])), real(*call))[1])
-    run = changed(rounds=2, attacks=[ATTACK | {"shadows": 5} | attack], training={"lr": 0.1} | training)
+    monkeypatch.setattr(
+        attack_tasks, "_shadows", lambda *call: (asked.append(len(call[2])), real(*call))[1]
+    )
+    run = changed(
+        rounds=2, attacks=[ATTACK | {"shadows": 5} | attack], training={"lr": 0.1} | training
+    )
     for name in ("shared", "own"):
         found.append(table(finished(opened(run, tmp_path / name, DATA)), "attacks"))
         monkeypatch.setattr(attack_tasks, "together", lambda *_: 1)

@@ -1,4 +1,6 @@
-"""The saved state: what is written is what is read, and a run that was killed ends like one that was not."""
+"""The saved state: what is written is what is read, and a run that was killed ends like one that
+was not.
+"""
 
 from typing import Any
 
@@ -43,7 +45,10 @@ def a_state(**changes: Any) -> RunState:
         "outer": {"best": [0.1 + 0.2, 1], "settled": True},
         "statistics": {"rho": np.array([0.5, 0.25, np.nan]), "weight": rng.normal(size=3)},
         "optimizer_states": {"moments": floats(3, 2, 5), "steps": np.array([7, 0, 7])},
-        "attacks": {"fedmia.rounds": np.array([2, 0, 1]), "fedmia.fedmia_loss": rng.normal(size=(3, 5))},
+        "attacks": {
+            "fedmia.rounds": np.array([2, 0, 1]),
+            "fedmia.fedmia_loss": rng.normal(size=(3, 5)),
+        },
         "spent": [Spending(0, 1, 2, PrivacyEvent(1.5, "poisson", 0.1 + 0.2, 3))],
         "canaries": {"scores": rng.normal(size=(2, 8))},
         "own_risks": rng.normal(size=(3, 2)),
@@ -89,11 +94,14 @@ def test_a_state_has_the_same_bytes_whenever_it_is_saved():
         {},
         {"outer": {}, "names": [], "statistics": {}, "optimizer_states": {}, "spent": []},
         {"measured_risks": np.array([np.nan, np.nan]), "published_risks": np.array([np.inf, -0.0])},
-        {"models": [Weights(np.ones(1, np.float32), np.zeros(0, np.float32))] * 12, "servers": [{}] * 11 + [{"a": np.ones(1)}]},
+        {
+            "models": [Weights(np.ones(1, np.float32), np.zeros(0, np.float32))] * 12,
+            "servers": [{}] * 11 + [{"a": np.ones(1)}],
+        },
         {"losses": np.zeros((0, 2))},
     ],
     ids=["full", "at the start", "no numbers", "twelve models", "no clients"],
-)  # fmt: skip
+)
 def test_a_state_is_read_as_it_was_written_to_the_bit(changes):
     before = a_state(**changes)
     assert_equal(after := load_state(state_bytes(before)), before)
@@ -105,24 +113,47 @@ def test_a_state_is_read_as_it_was_written_to_the_bit(changes):
 
 DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
 EXPLORING = clustered(
-    "ifca_mir", preference="uniform", warm_start_rounds=1, restarts=2, restart_rounds=2,
-    selection="minibatch", selection_batch=6,
-)  # fmt: skip
-RUN = given(5, seed=3, clustering=EXPLORING, attacks=[ATTACK], training={"lr_decay": 0.9, "momentum": 0.5, "lr": 0.2})
-UPDATES = given(5, seed=3, attacks=[{"name": "sia"}, {"name": "fedmia", "every": 2, "signals": "all"}])
+    "ifca_mir",
+    preference="uniform",
+    warm_start_rounds=1,
+    restarts=2,
+    restart_rounds=2,
+    selection="minibatch",
+    selection_batch=6,
+)
+RUN = given(
+    5,
+    seed=3,
+    clustering=EXPLORING,
+    attacks=[ATTACK],
+    training={"lr_decay": 0.9, "momentum": 0.5, "lr": 0.2},
+)
+UPDATES = given(
+    5, seed=3, attacks=[{"name": "sia"}, {"name": "fedmia", "every": 2, "signals": "all"}]
+)
 OWN = clustered("ifca_mir", preference="constant", beta=0.9, risk_from="own", warm_start_rounds=1)
 CANARIES: dict[str, Any] = {"clip": 1.0, "noise_multiplier": 1.0, "audit_every": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "seldom evaluated": RUN | {"evaluate_every": 3},
     "attacks on updates": UPDATES,
-    "attacks on updates, restarts": UPDATES | {"clustering": clustered("ifca", restarts=2, restart_rounds=2)},
-    "attacks on updates, absent clients": UPDATES | {"participation": "poisson", "participation_rate": 0.6},
-    "attacks by clients": given(5, clustering=OWN, attacks=[ATTACK, {"name": "client_mia", "every": 2}]),
+    "attacks on updates, restarts": UPDATES
+    | {"clustering": clustered("ifca", restarts=2, restart_rounds=2)},
+    "attacks on updates, absent clients": UPDATES
+    | {"participation": "poisson", "participation_rate": 0.6},
+    "attacks by clients": given(
+        5, clustering=OWN, attacks=[ATTACK, {"name": "client_mia", "every": 2}]
+    ),
     "attacks on choices, absent clients": RUN
-    | {"attacks": [ATTACK, {"name": "choice_inference"}], "participation": "poisson", "participation_rate": 0.7},
+    | {
+        "attacks": [ATTACK, {"name": "choice_inference"}],
+        "participation": "poisson",
+        "participation_rate": 0.7,
+    },
     "canaries": given(4, privacy={"name": "global_dp", **CANARIES}),
     "canaries of metric privacy": given(3, privacy={"name": "metric_privacy", **CANARIES}),
-    "models and absent clients": given(4, participation="fixed", participation_rate=0.5, clustering=clustered()),
+    "models and absent clients": given(
+        4, participation="fixed", participation_rate=0.5, clustering=clustered()
+    ),
 }
 
 
@@ -145,15 +176,26 @@ def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_pa
     assert end(left) == whole
 
 
-# While a file of the log is written (rows, states, and the manifest that makes them count), within a round, and repeatedly.
+# While a file of the log is written (rows, states, and the manifest that makes them count), within
+# a round, and repeatedly.
 KILLS: list[tuple[Any, str, int, bool, int]] = [
     *((log, "write_behind", nth, late, 1) for nth in (0, 1, 4, 9, 14) for late in (False, True)),
-    *((log, "write_atomically", nth, late, 1) for nth in (0, 1, 2, 5, 13) for late in (False, True)),
-    *((loop.Rounds, name, nth, True, 1) for name in ("_train", "_spend", "_evaluate", "_record") for nth in (1, 3)),
+    *(
+        (log, "write_atomically", nth, late, 1)
+        for nth in (0, 1, 2, 5, 13)
+        for late in (False, True)
+    ),
+    *(
+        (loop.Rounds, name, nth, True, 1)
+        for name in ("_train", "_spend", "_evaluate", "_record")
+        for nth in (1, 3)
+    ),
     *((restarts.Trial, "_compare", nth, True, 1) for nth in (0, 1)),
     (log, "write_atomically", 2, False, 4),
 ]
-BY_DEFAULT = [KILLS[index] for index in (0, 7, 13, 16, 19, 20, 24, 26, 29, 30)]  # each function, before and after
+BY_DEFAULT = [
+    KILLS[index] for index in (0, 7, 13, 16, 19, 20, 24, 26, 29, 30)
+]  # each function, before and after
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Whole runs without Ray, on data whose answer is known, beside a version of IFCA that fits on a page."""
+"""Whole runs without Ray, on data whose answer is known, beside a version of IFCA that fits on a
+page.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,11 @@ def risky(*risks: float) -> PlannedShadows:
 # Beside a slow and obvious version
 
 
-def obvious_ifca(data: Federation, thetas: list[np.ndarray], rounds: int, lr: float) -> tuple[list[Any], list[Any]]:
-    """IFCA (Ghosh et al. 2020) on linear models, one full-batch step a round: the models and each round's choices.
+def obvious_ifca(
+    data: Federation, thetas: list[np.ndarray], rounds: int, lr: float
+) -> tuple[list[Any], list[Any]]:
+    """IFCA (Ghosh et al. 2020) on linear models, one full-batch step a round: the models and
+    each round's choices.
 
     A mean of such steps, weighted by examples, is a step on all of a cluster's examples at once.
     """
@@ -61,11 +66,16 @@ def obvious_ifca(data: Federation, thetas: list[np.ndarray], rounds: int, lr: fl
         return torch.nn.functional.cross_entropy(logits, torch.from_numpy(data.train.y[examples]))
 
     for step in range(rounds + 1):
-        chosen = [int(np.argmin([loss(theta, [i]).item() for theta in models])) for i in range(data.clients)]
+        chosen = [
+            int(np.argmin([loss(theta, [i]).item() for theta in models]))
+            for i in range(data.clients)
+        ]
         choices.append(chosen)
         for j in set(chosen) if step < rounds else ():
             theta = models[j].requires_grad_()
-            (slope,) = torch.autograd.grad(loss(theta, [i for i, own in enumerate(chosen) if own == j]), theta)
+            (slope,) = torch.autograd.grad(
+                loss(theta, [i for i, own in enumerate(chosen) if own == j]), theta
+            )
             models[j] = (theta - lr * slope).detach()
     return [theta.numpy() for theta in models], choices
 
@@ -76,7 +86,12 @@ def obvious_ifca(data: Federation, thetas: list[np.ndarray], rounds: int, lr: fl
 def test_ifca_is_what_the_obvious_version_does(tmp_path, clusters, backend, seed):
     """With one cluster, full batches are gradient descent on everything."""
     data = planted(each=[20, 40, 30, 25, 40, 35, 50, 20, 30, 40], seed=seed)
-    run = given(5, seed=seed, clustering=clustered(clusters=clusters), training={"backend": backend, **FULL_BATCH})
+    run = given(
+        5,
+        seed=seed,
+        clustering=clustered(clusters=clusters),
+        training={"backend": backend, **FULL_BATCH},
+    )
     trial = opened(run, tmp_path, data)
     starts = [model.params for model in trial.state.models]
     finished(trial)
@@ -93,7 +108,9 @@ def test_ifca_is_what_the_obvious_version_does(tmp_path, clusters, backend, seed
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("hidden", [[], [16]])
 def test_ifca_recovers_the_planted_groups_and_names_the_models_after_them(tmp_path, seed, hidden):
-    run = given(8, seed=seed, clustering=clustered(**ROBUST), model={"name": "mlp", "hidden": hidden})
+    run = given(
+        8, seed=seed, clustering=clustered(**ROBUST), model={"name": "mlp", "hidden": hidden}
+    )
     trial = finished(opened(run, tmp_path, planted(seed=seed)))
     last = {name: values[-1] for name, values in table(trial, "rounds").items()}
     assert last["purity"] == 1.0
@@ -101,7 +118,10 @@ def test_ifca_recovers_the_planted_groups_and_names_the_models_after_them(tmp_pa
     assert (last["clients_majority"], last["clients_minority"]) == (7, 3)
     clients = table(trial, "clients")
     assert clients["model"][-10:] == clients["group"][-10:]
-    assert min(last["accuracy_majority"], last["accuracy_minority"], last["model_accuracy_minority"]) > 0.8
+    assert (
+        min(last["accuracy_majority"], last["accuracy_minority"], last["model_accuracy_minority"])
+        > 0.8
+    )
     assert last["loss_gap"] > 0
 
 
@@ -120,7 +140,9 @@ def test_beta_zero_is_ifca_to_the_bit(tmp_path, robust):
 
 @pytest.mark.parametrize("robust", [{}, ROBUST], ids=["plain", "restarts"])
 @pytest.mark.parametrize(("safe", "rounds"), [(0, 3), (1, 4), (0, 6)])
-def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(tmp_path, robust, safe, rounds):
+def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(
+    tmp_path, robust, safe, rounds
+):
     """The first risk is measured after two rounds, so it counts in the third."""
     risks = [0.9, 0.9]
     risks[safe] = 0.6
@@ -133,7 +155,9 @@ def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(tmp_pa
 
 def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
     """The two terms are those in the tables of the last round, which its choice was made with."""
-    run = given(9, clustering=clustered("ifca_mir", **ROBUST), attacks=[ATTACK], training={"lr": 0.1})
+    run = given(
+        9, clustering=clustered("ifca_mir", **ROBUST), attacks=[ATTACK], training={"lr": 0.1}
+    )
     data = planted(clients=20, minority=8)
     trial = opened(run, tmp_path, data)
     minority = data.groups == 1
@@ -153,7 +177,9 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
     assert 0 < moved.sum() < minority.sum()
     assert (last["model"] == "majority")[~minority].all()
     assert (row["moved_majority"], row["moved_minority"]) == (0, moved.sum())
-    assert (row["migrated"], row["risk_gap"], row["loss_gap"]) == pytest.approx((moved.sum(), dl, df[minority].mean()))
+    assert (row["migrated"], row["risk_gap"], row["loss_gap"]) == pytest.approx(
+        (moved.sum(), dl, df[minority].mean())
+    )
 
 
 # What must not matter, and what must
@@ -162,9 +188,16 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
 def test_the_cut_into_blocks_changes_nothing_but_rounding(tmp_path):
     found = []
     for size in (1, 3, 10):
-        run = given(5, clustering=clustered(**ROBUST), training={"backend": "loop", "clients_per_job": size})
+        run = given(
+            5, clustering=clustered(**ROBUST), training={"backend": "loop", "clients_per_job": size}
+        )
         trial = finished(opened(run, tmp_path / str(size)))
-        found.append((by_round(trial, "cluster").tolist(), np.stack([model.params for model in trial.state.models])))
+        found.append(
+            (
+                by_round(trial, "cluster").tolist(),
+                np.stack([model.params for model in trial.state.models]),
+            )
+        )
     for clusters, params in found[1:]:
         assert clusters == found[0][0]
         np.testing.assert_allclose(params, found[0][1], atol=1e-6)
@@ -174,7 +207,9 @@ def test_a_whole_run_leaves_the_global_generators_as_they_were(tmp_path):
     torch.manual_seed(11)
     np.random.seed(11)
     before = torch.random.get_rng_state(), [str(part) for part in np.random.get_state()]
-    run = given(3, clustering=clustered(**ROBUST), attacks=[ATTACK], model={"name": "mlp", "hidden": [4]})
+    run = given(
+        3, clustering=clustered(**ROBUST), attacks=[ATTACK], model={"name": "mlp", "hidden": [4]}
+    )
     finished(opened(run, tmp_path))
     assert torch.equal(before[0], torch.random.get_rng_state())
     assert before[1] == [str(part) for part in np.random.get_state()]
@@ -184,7 +219,9 @@ def test_a_whole_run_leaves_the_global_generators_as_they_were(tmp_path):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_run_that_diverges_says_so_within_a_few_rounds(tmp_path, backend):
     training = {"backend": backend, "lr": 100.0, "epochs": 5, "momentum": 0.9}
-    trial = opened(given(10, model={"name": "mlp", "hidden": [16, 16]}, training=training), tmp_path)
+    trial = opened(
+        given(10, model={"name": "mlp", "hidden": [16, 16]}, training=training), tmp_path
+    )
     with pytest.raises(FloatingPointError, match="no longer finite in round"):
         finished(trial)
     assert trial.state.round < 5
@@ -196,10 +233,19 @@ def test_rounds_that_are_not_evaluated_are_the_same_rounds(tmp_path):
     for every in (1, 2):
         run = given(5, evaluate_every=every, clustering=clustered(**ROBUST), attacks=[ATTACK])
         trial = finished(opened(run, tmp_path / str(every)))
-        found.append((trial, table(trial, "rounds"), [model.params.tobytes() for model in trial.state.models]))
+        found.append(
+            (
+                trial,
+                table(trial, "rounds"),
+                [model.params.tobytes() for model in trial.state.models],
+            )
+        )
     (_, full, weights), (trial, sparse, same) = found
     assert same == weights
-    assert sparse["loss"] == full["loss"] and sparse["mia_accuracy_majority"] == full["mia_accuracy_majority"]
+    assert (
+        sparse["loss"] == full["loss"]
+        and sparse["mia_accuracy_majority"] == full["mia_accuracy_majority"]
+    )
     # After two rounds, after four, and after the last one.
     for name in ("accuracy", "accuracy_minority", "model_accuracy_majority", "equalized_odds"):
         assert sparse[name] == [None, full[name][1], None, full[name][3], full[name][4]], name
@@ -207,14 +253,22 @@ def test_rounds_that_are_not_evaluated_are_the_same_rounds(tmp_path):
 
 
 def test_a_single_model_that_is_seldom_tested_can_be_attacked_in_between(tmp_path):
-    """An attack that is due asks for the training accuracies of a round that is not evaluated otherwise."""
-    trial = finished(opened(given(4, evaluate_every=4, attacks=[ATTACK | {"every": 1}]), tmp_path, planted()))
+    """An attack that is due asks for the training accuracies of a round that is not evaluated
+    otherwise.
+    """
+    trial = finished(
+        opened(given(4, evaluate_every=4, attacks=[ATTACK | {"every": 1}]), tmp_path, planted())
+    )
     assert table(trial, "rounds")["accuracy"][:-1] == [None] * 3
     assert set(table(trial, "attacks")["round"]) == {1, 2, 3, 4}
-    one = given(4, evaluate_every=2, clustering=clustered("ifca", clusters=1, restarts=2, restart_rounds=2))
+    one = given(
+        4, evaluate_every=2, clustering=clustered("ifca", clusters=1, restarts=2, restart_rounds=2)
+    )
     trial = finished(opened(one, tmp_path / "one"))
     assert table(trial, "rounds")["round"] == [0, 1, 2, 3]  # no initializations to compare
-    assert set(table(trial, "clients")["choice_cost"]) == {None}, "not measured, and not 0 or that of an earlier round"
+    assert set(table(trial, "clients")["choice_cost"]) == {None}, (
+        "not measured, and not 0 or that of an earlier round"
+    )
 
 
 def test_what_left_off_initializations_spent_stays_in_the_account(tmp_path):
@@ -225,10 +279,20 @@ def test_what_left_off_initializations_spent_stays_in_the_account(tmp_path):
 
 
 def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):
-    """With one client in a hundred rounds expected, there are such rounds under every aggregation."""
+    """With one client in a hundred rounds expected, there are such rounds under every
+    aggregation.
+    """
     for aggregation in ("fedavg", "fedmedian", "finp_ala"):
-        run = given(5, participation="poisson", participation_rate=0.01, aggregation=aggregation, privacy="global_dp")
-        assert np.isfinite(finished(opened(run, tmp_path / aggregation, planted())).state.losses).all()
+        run = given(
+            5,
+            participation="poisson",
+            participation_rate=0.01,
+            aggregation=aggregation,
+            privacy="global_dp",
+        )
+        assert np.isfinite(
+            finished(opened(run, tmp_path / aggregation, planted())).state.losses
+        ).all()
 
 
 def test_a_warm_start_is_an_equal_partition_and_new_for_each_start(tmp_path):
@@ -252,13 +316,17 @@ def compared(trial: Trial) -> list[list[float]]:
     while trial.comparing:
         saved, start, round_ = trial.saved, trial.state.start, trial.state.round
         trial.advance()
-        losses.setdefault(start, []).extend(saved.rows(start, "rounds").slice(round_)["loss"].to_pylist())
+        losses.setdefault(start, []).extend(
+            saved.rows(start, "rounds").slice(round_)["loss"].to_pylist()
+        )
     return list(losses.values())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_start_of_least_training_loss_goes_on_and_keeps_its_rows(tmp_path, seed):
-    run = given(5, seed=seed, clustering=clustered(restarts=4, restart_rounds=2), training={"lr": 0.2})
+    run = given(
+        5, seed=seed, clustering=clustered(restarts=4, restart_rounds=2), training={"lr": 0.2}
+    )
     trial = opened(run, tmp_path)
     losses = compared(trial)
     final = [own[1] for own in losses]
@@ -284,7 +352,9 @@ class Poisoned(LocalClients):
         answers = super().run(setup, jobs)
         return [
             replace(answer, losses=answer.losses * np.nan)
-            if lost and job.method == "evaluate" and job.args[2] > 1  # for the choice of the third round or a later one
+            if lost
+            and job.method == "evaluate"
+            and job.args[2] > 1  # for the choice of the third round or a later one
             else answer
             for job, answer in zip(jobs, answers, strict=True)
         ]
@@ -309,11 +379,15 @@ def test_a_run_of_which_every_start_diverges_has_diverged(tmp_path):
         finished(trial)
 
 
-@pytest.mark.parametrize(("rounds", "compared", "warm"), [(6, 3, 2), (6, 2, 1), (6, 1, 0), (2, 5, 0), (1, 5, 0)])
+@pytest.mark.parametrize(
+    ("rounds", "compared", "warm"), [(6, 3, 2), (6, 2, 1), (6, 1, 0), (2, 5, 0), (1, 5, 0)]
+)
 def test_starts_are_compared_after_a_round_in_which_clients_chose(tmp_path, rounds, compared, warm):
     """Else the comparison would be one of random partitions."""
     fields: dict[str, Any] = {"warm_start_rounds": 4, "restarts": 2, "restart_rounds": compared}
-    assert opened(given(rounds, clustering=clustered("ifca", **fields)), tmp_path).random_until == warm
+    assert (
+        opened(given(rounds, clustering=clustered("ifca", **fields)), tmp_path).random_until == warm
+    )
 
 
 class Counted(LocalClients):
@@ -328,13 +402,22 @@ class Counted(LocalClients):
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_trials_that_sort_by_loss_alike_compare_initializations_once(tmp_path, killed):
-    """IFCA-MIR takes over the comparison of IFCA, and its tables and weights are those of a run of its own."""
+    """IFCA-MIR takes over the comparison of IFCA, and its tables and weights are those of a run
+    of its own.
+    """
     ended, work = [], []
     for clustering, cache in (("ifca", "shared"), ("ifca_mir", "shared"), ("ifca_mir", "other")):
-        fields = clustered(clustering, **ROBUST) | ({"preference": "uniform"} if clustering == "ifca_mir" else {})
+        fields = clustered(clustering, **ROBUST) | (
+            {"preference": "uniform"} if clustering == "ifca_mir" else {}
+        )
         run = given(6, clustering=fields, attacks=[ATTACK | {"every": 4}])
-        trial = opened(run, tmp_path / clustering / cache, shadows=PlannedShadows(lambda round_: (0.95, 0.55)))
-        trial = Trial(trial.run, replace(trial.context, setup=replace(trial.context.setup, cache=tmp_path / cache)))
+        trial = opened(
+            run, tmp_path / clustering / cache, shadows=PlannedShadows(lambda round_: (0.95, 0.55))
+        )
+        trial = Trial(
+            trial.run,
+            replace(trial.context, setup=replace(trial.context.setup, cache=tmp_path / cache)),
+        )
         served_by(trial, Counted())
         Counted.trained = 0
         if killed:
@@ -364,12 +447,19 @@ def test_initializations_are_not_taken_over_where_only_the_groups_of_the_data_we
 def test_a_federation_has_another_digest_if_anything_in_it_changed():
     data = replace(planted(), persons={"train": np.arange(400)}, client_names=tuple("abcdefghij"))
     changed = {
-        name: value[::-1] for name, value in vars(data).items() if isinstance(value, np.ndarray | tuple) and len(value)
+        name: value[::-1]
+        for name, value in vars(data).items()
+        if isinstance(value, np.ndarray | tuple) and len(value)
     }
     changed |= {
-        name: replace(value, y=1 - value.y) for name, value in vars(data).items() if isinstance(value, Examples)
+        name: replace(value, y=1 - value.y)
+        for name, value in vars(data).items()
+        if isinstance(value, Examples)
     }
-    changed |= {"persons": {"train": np.arange(400)[::-1]}, "prepare": replace(data.prepare, fill=0.5)}
+    changed |= {
+        "persons": {"train": np.arange(400)[::-1]},
+        "prepare": replace(data.prepare, fill=0.5),
+    }
     changed.pop("validation")  # it is empty
     changed.pop("strengths"), changed.pop("example_strengths")  # all the same
     assert {"groups", "test_owner", "client_names", "shadow"} <= set(changed)
@@ -393,16 +483,29 @@ def test_every_round_is_told_once_and_none_while_starts_are_compared(tmp_path, r
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_client_ends_a_run_under_local_noise_by_its_own_examples(tmp_path):
-    """Numbers that overflow a network give a loss that is not finite; whoever sees that the run ended would learn of it."""
+    """Numbers that overflow a network give a loss that is not finite; whoever sees that the run
+    ended would learn of it.
+    """
     rng = np.random.default_rng(0)
     hospital = np.arange(180) % 6
     table = pd.DataFrame(rng.normal(size=(180, 40)) * np.where(hospital == 2, 1e300, 1)[:, None])
     table = table.assign(hospital=[f"h{i}" for i in hospital], sick=rng.choice(["no", "yes"], 180))
     table.to_csv(tmp_path / "t.csv", index=False)
-    data = "{name: table, path: t.csv, label: sick, client: hospital, clients: 5, split: {name: natural, server: [h5]}}"
-    base = f"rounds: 2, data: {data}, model: {{name: mlp, hidden: [4]}}, attacks: [{{name: sia, targets: 3}}]"
-    noise = "privacy: {name: local_dp, noise_multiplier: 4.0}, aggregation: {name: fedavg, weights: uniform}"
+    data = (
+        "{name: table, path: t.csv, label: sick, client: hospital, clients: 5, split: {name: "
+        "natural, server: [h5]}}"
+    )
+    base = (
+        f"rounds: 2, data: {data}, model: {{name: mlp, hidden: [4]}}, attacks: [{{name: sia, "
+        f"targets: 3}}]"
+    )
+    noise = (
+        "privacy: {name: local_dp, noise_multiplier: 4.0}, aggregation: {name: fedavg, weights: "
+        "uniform}"
+    )
     (tmp_path / "s.yaml").write_text(f"name: s\nbase: {{{base}, {noise}}}\n")
-    trials = pd.read_parquet(undisturbed(tmp_path / "s.yaml", tmp_path / "results") / "s" / "trials.parquet")
+    trials = pd.read_parquet(
+        undisturbed(tmp_path / "s.yaml", tmp_path / "results") / "s" / "trials.parquet"
+    )
     assert trials["status"].tolist() == ["finished"] and trials["epsilon"].notna().all()
     assert not np.isfinite(trials["loss"]).all()
