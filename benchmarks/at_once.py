@@ -34,7 +34,10 @@ from orchestrator.config.sweep_file import load_sweep  # noqa: E402
 from orchestrator.estimates import counts  # noqa: E402
 from orchestrator.trial.attack_round import of_kind  # noqa: E402
 from orchestrator.trial.federation import partition_data  # noqa: E402
-from orchestrator.trial.worker_session import keep_freed_memory, multiply_with_one_thread  # noqa: E402
+from orchestrator.trial.worker_session import (  # noqa: E402
+    keep_freed_memory,
+    multiply_with_one_thread,
+)
 
 SWEEPS = "quickstart", "ifca_mir_balance", "membership_quickstart"
 WIDTHS = 16, 64, 128, 512

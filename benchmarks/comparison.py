@@ -179,10 +179,7 @@ def table(title: str, found: list[dict[str, Any]]) -> str:
         verdict = {True: "met", False: "missed", None: ""}.get(row["met"], row["met"])
         lines.append((row["contender"], seconds, ratio, spread, row["target"] or "", verdict))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
-    padded = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths)), line[-1]])
-        for line in lines
-    ]  # noqa: B905
+    padded = ["  ".join([*map(str.ljust, line[:-1], widths), line[-1]]) for line in lines]
     return "\n".join([title, *(line.rstrip() for line in padded)])
 
 

@@ -184,9 +184,9 @@ def _library_model(library: str, name: str) -> Built:
         from torchvision import models
 
         names = models.list_models(module=models)
-        build: Built = lambda num_classes, **args: models.get_model(
+        build: Built = lambda num_classes, **args: models.get_model(  # noqa: E731
             name, num_classes=num_classes, **args
-        )  # noqa: E731
+        )
     else:
         timm = sys.modules.get("timm") or _module("timm")
         names = [name] if timm.is_model(name) else timm.list_models()

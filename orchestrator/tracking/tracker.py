@@ -105,8 +105,12 @@ class Tracker:
         self._thread.start()
 
     def on_planned(
-        self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]
-    ) -> None:  # noqa: ARG002
+        self,
+        trial: str,
+        title: str,  # noqa: ARG002
+        run: dict[str, Any],
+        swept: Mapping[str, Any],
+    ) -> None:
         self._planned[trial] = (
             run,
             {key: value for key, value in swept.items() if value is not None},

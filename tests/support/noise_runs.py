@@ -32,11 +32,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """The epsilon of a Gaussian mechanism with sensitivity over noise ``mu`` (Balle and Wang
     2018, theorem 8).
     """
-    tail = lambda eps: (
-        stats.norm.cdf(mu / 2 - eps / mu)
-        - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu))
-        - delta
-    )  # noqa: E731
+
+    def tail(eps: float) -> float:
+        beyond = np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu))
+        return stats.norm.cdf(mu / 2 - eps / mu) - beyond - delta
+
     return float(optimize.brentq(tail, 0, mu * mu + 50, xtol=1e-9))
 
 

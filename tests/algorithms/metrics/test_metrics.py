@@ -100,9 +100,11 @@ def test_fairness_by_chance_is_the_mean_over_permuted_groups_of_clients(n, class
 
 def test_an_empty_group_has_no_fairness_by_chance_and_a_seed_repeats_it():
     predicted, labels, privileged = decided(50, 3, 0)
-    null = lambda *given, seed: fairness.fairness_null(
-        *given, 3, np.arange(len(given[0])), np.random.default_rng(seed)
-    )  # noqa: E731
+
+    def null(*given, seed):
+        chance = np.random.default_rng(seed)
+        return fairness.fairness_null(*given, 3, np.arange(len(given[0])), chance)
+
     for group in (np.ones(50, bool), np.zeros(50, bool)):
         assert np.isnan(list(null(predicted, labels, group, seed=0).values())).all()
     none = np.zeros(0, np.int64)

@@ -306,11 +306,10 @@ def test_without_noise_the_separation_is_that_of_the_median_update(tmp_path):
 
 
 def test_where_no_mean_is_computed_nothing_is_audited_unless_it_is_asked_for():
-    plan = lambda every, name: (
-        run := resolve(bare(every, aggregation=name))
-    ).privacy.module.canaries(  # noqa: E731
-        run.privacy.config, run
-    )
+    def plan(every, name):
+        run = resolve(bare(every, aggregation=name))
+        return run.privacy.module.canaries(run.privacy.config, run)
+
     assert plan("auto", "fedavg").norm is None
     assert plan("auto", "fedmedian") is plan("auto", "fedyogi") is plan(0, "fedavg") is None
     assert plan(2, "fedyogi").every == 2
