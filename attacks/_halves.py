@@ -106,6 +106,7 @@ def pool(config: Any, data: Federation, stream: Stream) -> Pool:
     # Of an odd number of examples the last is left out, one that was held back if there is any.
     ends = np.cumsum(sizes := np.bincount(owner, minlength=data.clients))
     order = np.delete(order, ends[sizes % 2 == 1] - 1)
+    place = np.concatenate([np.arange(len(data.train)), len(data.train) + rows])
     return Pool(
         examples=Examples(
             np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]
@@ -113,6 +114,7 @@ def pool(config: Any, data: Federation, stream: Stream) -> Pool:
         owner=owner[order],
         trained=order < len(data.train),
         strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
+        place=place[order],
     )
 
 

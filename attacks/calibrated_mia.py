@@ -458,6 +458,7 @@ class Seen:
             answers.groups[rows],
         )
         self.labels = answers.pool.examples.y[rows]
+        self.place = None if answers.pool.place is None else answers.pool.place[rows]
         self.group_names, self.names = answers.group_names, answers.names
         self.pair = np.arange(len(self.phi)) // 2
 
@@ -635,6 +636,8 @@ def _scores(head: MethodTargets, evidence: Seen) -> Scores:
         member=np.concatenate([targets.member[k] for _, targets, k in parts]),
         score=np.concatenate([targets.scores[k] for _, targets, k in parts]),
         target=np.repeat(np.array([name for name, _, _ in parts]), examples),
+        label=np.tile(evidence.labels, len(parts)),
+        place=None if evidence.place is None else np.tile(evidence.place, len(parts)),
     )
 
 

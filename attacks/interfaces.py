@@ -194,6 +194,7 @@ class Pool:
         np.bool_
     ]  # [n] whether it is a training example of the run itself; the others were held back
     strengths: Floats  # [n] of the examples' transforms
+    place: Ints | None = None  # [n] as in `Scores`; None: not told
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -334,6 +335,9 @@ class Scores:
     target: NDArray[np.str_] | None = (
         None  # [n] the attacked model, such as "run" or "replica 0"; None: there is one
     )
+    # [n] position of the example among the training examples of the federation, then its
+    # non-members, then its shadow set, by which tables name its row; None: not told
+    place: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)

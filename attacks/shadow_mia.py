@@ -306,6 +306,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             left=np.tile(answers.left, len(scores)),
             label=np.tile(answers.outputs.labels, len(scores)),
             score=np.concatenate(list(scores.values())),
+            place=np.tile(answers.place, len(scores)),
         ),
         metrics={f"mia_{name}": values[name] for name in ("auc", "tpr_at_1_fpr")},
         by_chance={
@@ -354,6 +355,7 @@ class Answers(NamedTuple):
     # [n] the owner; for a held-out one from whom it was held out, or whose transform it has
     client: Ints
     left: Bools  # [n] whether an example belongs to the comparison of clients that left
+    place: Ints  # [n] as in `Scores`
 
 
 def ask(
@@ -383,9 +385,11 @@ def ask(
         places.append(part.place)
     left = np.repeat(np.arange(len(clients)) > 0, [len(owners) for owners in clients])
     share = config.published_share if config.signal == "oracle" else 0.0
-    aside = set_aside(share, data, model.stream)[np.concatenate(places)]
+    place = np.concatenate(places)
+    aside = set_aside(share, data, model.stream)[place]
     all_outputs = pool_outputs(outputs)
-    reported = Answers(all_outputs[~aside], np.concatenate(clients)[~aside], left[~aside])
+    client = np.concatenate(clients)
+    reported = Answers(all_outputs[~aside], client[~aside], left[~aside], place[~aside])
     return reported, all_outputs[aside & ~left] if aside.any() else None
 
 

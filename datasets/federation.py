@@ -150,6 +150,8 @@ class Source:
             nobody says.
         remarks: sentences on how own files were read, such as what lies beside them and is not
             read.
+        file_rows: [n train + n test] the number of each example in the user's own file, from 1;
+            None: its number in this data set.
     """
 
     name: str
@@ -169,6 +171,7 @@ class Source:
     persons: Ints | None = None
     server: Ints | None = None
     remarks: tuple[str, ...] = ()
+    file_rows: Ints | None = None
 
     def __post_init__(self) -> None:
         for field_ in ("subject_names", "group_names", "class_names", "columns", "remarks"):
@@ -276,6 +279,9 @@ class Federation:
         persons: whom each example of ``train``, ``nonmembers`` and ``shadow`` is about, by these
             names; empty: nobody says.
         remarks: sentences on how the shadow set's statistics prepare the examples.
+        rows: the number of each example of ``train``, then of ``nonmembers``, then of ``shadow``,
+            in the user's own file or else in the data set, from 1; empty: nobody says.
+        class_names: the classes, where the data name them; empty: numbers only.
     """
 
     name: str
@@ -302,6 +308,8 @@ class Federation:
     columns: tuple[str, ...] = ()
     persons: Mapping[str, Ints] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    class_names: tuple[str, ...] = ()
 
     @property
     def clients(self) -> int:

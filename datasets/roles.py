@@ -100,6 +100,11 @@ class Roles:
         }
         return {} if about is None else {name: about[rows] for name, rows in parts.items()}
 
+    def rows(self, source: Source) -> Ints:
+        """Return the numbers of the attacked examples, as `Federation` has them."""
+        attacked = np.concatenate([*self.clients, self.nonmembers, self.shadow])
+        return attacked + 1 if source.file_rows is None else source.file_rows[attacked]
+
     def federation(
         self,
         source: Source,
@@ -168,6 +173,8 @@ class Roles:
             columns=source.columns,
             persons=self.persons(source),
             remarks=source.remarks if fits else (),
+            rows=self.rows(source),
+            class_names=source.class_names,
         )
 
 

@@ -31,7 +31,7 @@ Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
 SERVER = "server"  # the part whose rows are the server's own
 OF_SERVER = "\0server"  # stands for their client, and is the name of none
-OF_EXAMPLES = {"subjects", "persons"}  # what `Division.owners` says of each example
+OF_EXAMPLES = {"subjects", "persons", "file_rows"}  # what `Division.owners` says of each example
 FLAGS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 FLAGS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
@@ -113,8 +113,8 @@ class Division:
     Attributes:
         y: [n] classes from 0.
         class_names: the classes, in the order of their numbers.
-        owners: the client, the groups and the person of each example, as `Source` has them; empty:
-            unknown.
+        owners: the client, the groups, the person and the row of each example, as `Source` has
+            them; what is missing is unknown.
         test: [n] which examples are the test part.
         server: [n] which examples of the training part are the server's own; None: nobody says.
         remarks: sentences about them, as `Source` has them.
@@ -197,6 +197,7 @@ def divide(
             raise DataError(f"data.part: {said} has no {part} example")
     _refuse_untrained(rows, y, class_names, test)
     remarks = _near_equal_names(class_names, owner)
+    owner["file_rows"] = _file_rows(rows)
     return Division(
         y,
         class_names,
@@ -205,6 +206,16 @@ def divide(
         server,
         remarks,
     )
+
+
+def _file_rows(rows: pd.DataFrame) -> Ints:
+    """Return the number of each example [n] in the file, from 1; of named ones, such as images,
+    their place in the order in which they are read.
+    """
+    numbers = rows.index.to_numpy()
+    if not np.issubdtype(numbers.dtype, np.integer):
+        numbers = np.arange(len(rows))
+    return numbers.astype(np.int64) + 1
 
 
 def _of_subjects(

@@ -408,7 +408,7 @@ class Rounds:
         if findings:
             rng = stream(self.run.seed, "resampling", state.round, 1)
             tables["attacks"] = metric_rows.attack_rows(findings, names) + risk.group_rows(rng)
-        if scores := metric_rows.score_columns(findings, names):
+        if scores := metric_rows.score_columns(findings, names, self.data):
             tables["scores"] = scores
         self.recent.append(as_table(tables["rounds"]))
         for table, rows in tables.items():

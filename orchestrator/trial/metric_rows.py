@@ -20,6 +20,7 @@ from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
 from algorithms.metrics.declared import ROUND_METRICS
+from attacks.interfaces import Scores
 from attacks.metrics import client_risk, intervals
 from attacks.metrics.client_risk import Attacked
 from attacks.metrics.membership import NAN, auc, losses, probabilities
@@ -523,7 +524,19 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
     return {} if math.isnan(correlation) else {ranking.POOLED: correlation}
 
 
-def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
+def _records(scores: Scores, data: Federation) -> dict[str, NDArray[np.object_]]:
+    """Return the row and the label of attacked examples [n] as the user's data have them; None:
+    not told.
+    """
+    names = np.array(data.class_names or [str(label) for label in range(data.classes)], object)
+    untold = np.full(len(scores.score), None, object)
+    told = scores.place is not None and len(data.rows)
+    rows = data.rows[scores.place].astype(object) if told else untold
+    labels = untold if scores.label is None else names[scores.label]
+    return {"row": rows, "label": labels}
+
+
+def score_columns(findings: Findings, names: list[str], data: Federation) -> dict[str, Any]:
     """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no
     example was attacked.
     """
@@ -547,6 +560,7 @@ def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
             "member": scores.member,
             "left": np.zeros(len(scores.score), bool) if scores.left is None else scores.left,
             "score": scores.score,
+            **_records(scores, data),
         }
         for round_, target, scores in parts
         if len(scores.score)

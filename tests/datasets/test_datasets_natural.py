@@ -100,6 +100,18 @@ def test_every_client_has_its_own_examples_and_gives_its_share_to_the_shadow_set
     assert federation.group_names == ("all",)
 
 
+def test_every_attacked_example_keeps_its_number_in_the_data() -> None:
+    """Numbers count from 1, or are those of the user's own file where the source has them."""
+    given = source()
+    of_file = np.random.default_rng(4).permutation(len(given)) + 7
+    for file_rows in (None, of_file):
+        federation = dealt(data(), given=source(file_rows=file_rows))
+        stored = [federation.train.x, federation.nonmembers.x, federation.shadow.x]
+        number = np.concatenate(stored)[:, 0].astype(np.int64)
+        expected = number + 1 if file_rows is None else of_file[number]
+        assert np.array_equal(federation.rows, expected)
+
+
 def test_sizes_count_the_examples_of_all_clients() -> None:
     federation = dealt(data(shadow_size=0, test_size=20, nonmember_size=10, validation_size=10))
     assert np.bincount(federation.test_owner).tolist() == [2, 4, 6, 8]

@@ -293,6 +293,22 @@ def test_duplicates_are_dropped_or_kept_if_asked(tmp_path: Path) -> None:
     assert dropped.subjects is not None and dropped.subjects.tolist() == [1, 0, 0, 1, 0]
 
 
+def test_examples_keep_the_row_of_the_file_that_they_come_from(tmp_path: Path) -> None:
+    """Rows count from 1 without the header, whatever is left out and whichever part is drawn."""
+    lines = [
+        f"{row * 7 % 41},{'ab'[row % 2]},{'train' if row % 5 else 'test'}" for row in range(1, 41)
+    ]
+    lines[2] = "21,b,validation"
+    lines[7] = lines[5]
+    text = "\n".join(["value,label,part", *lines])
+    loaded = read(
+        tmp_path, text, label="label", client=None, drop=(), duplicates="drop", standardize=False
+    )
+    values = np.concatenate([loaded.train.x, loaded.test.x])[:, 0]
+    assert loaded.file_rows is not None and np.array_equal(loaded.file_rows * 7 % 41, values)
+    assert len(values) == 38 and {3, 8}.isdisjoint(loaded.file_rows.tolist())
+
+
 def test_columns_of_codes_are_categories_if_listed(tmp_path: Path) -> None:
     source = read(tmp_path, SMALL.replace("p3,30,", "p3,old,"), categories="age", features=("age",))
     assert source.train.x.tolist() == np.eye(4)[[0, 1, 3, 2]].tolist()  # 10, 20, 40, old

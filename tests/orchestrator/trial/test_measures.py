@@ -371,7 +371,8 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
         [0.8, None] * 2,
         [0.5, None] * 2,
     )
-    assert as_table(metric_rows.score_columns(examples, names)).to_pydict() == {
+    columns = metric_rows.score_columns(examples, names, four_clients())
+    assert as_table(columns).to_pydict() == {
         "attack": ["loss_threshold"] * 3,
         "round": [5] * 3,
         "target": ["majority", "majority", "minority"],
@@ -379,7 +380,27 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
         "member": [True, False, True],
         "left": [False] * 3,
         "score": [0.0, 0.25, 0.0],
+        "row": [None] * 3,
+        "label": [None] * 3,
     }
+
+
+def test_attacked_examples_keep_their_row_and_the_name_of_their_class():
+    """Places count the training examples first, then those that were held out."""
+    data = replace(four_clients(), rows=np.arange(100, 140), class_names=tuple("abcdefghij"))
+    told = ("shadow_mia", 5, 0, Audit(0.0, (), replace(SCORES, place=np.array([3, 21]))))
+    columns = metric_rows.score_columns(Findings(np.array(SORTED), [told]), ["global"], data)
+    table = as_table(columns).to_pydict()
+    assert (table["row"], table["label"]) == ([103, 121], ["c", "b"])
+
+
+SCORES = Scores(
+    attack=np.array(["loss_threshold"] * 2),
+    client=np.arange(2),
+    member=np.array([True, False]),
+    score=np.zeros(2),
+    label=np.array([2, 1]),
+)
 
 
 # Final metrics
