@@ -4,6 +4,7 @@ the search, risks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
@@ -53,6 +54,14 @@ def chance_metric(metric: Metric, results: Results) -> str | None:
     if not isinstance(metric.chance, str) or metric.chance not in results.metrics:
         return None
     return metric.chance if chance_everywhere(metric, results) is None else None
+
+
+def end_within(name: str, results: Results) -> bool:
+    """Whether a metric is an end of the interval of another one within a run, which is not that
+    over runs.
+    """
+    whole = re.sub(r"_(low|high)$", "", name)
+    return whole != name and whole in results.metrics
 
 
 def chance_everywhere(metric: Metric, results: Results) -> float | None:

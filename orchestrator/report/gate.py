@@ -2,8 +2,8 @@
 'calibrated_auc_high > 0.6'``.
 
 A condition is about the worst setting: it holds if it holds in any. It also holds where its value
-is not known, as
-nothing can be released on a number that is missing.
+is not known, as nothing can be released on a number that is missing. Where a setting has no
+guarantee, its epsilon is beyond every limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from algorithms.core.metric import names_of
 from algorithms.interfaces import Run
 from algorithms.metrics.declared import ROUND_METRICS
 from algorithms.metrics.statistics import FEWEST
-from orchestrator.config.errors import ConfigError, ConfigProblem, suggest
+from datasets.federation import excerpt
+from orchestrator.config.errors import ConfigError, ConfigProblem, amount, suggest
 from orchestrator.config.metric_names import PART, metric
 from orchestrator.config.slots import chosen_components
 from orchestrator.report.data import Results, Row, Setting, independent, repeat
@@ -34,6 +35,7 @@ SIGNS: dict[str, Callable[[float, float], bool]] = {
 }
 ENDS = ("_low", "_high")
 WORST = "_worst_client"
+NAMED = 3  # settings that a sentence names
 OF_GROUPS = (
     "accuracy",
     "model_accuracy",
@@ -128,53 +130,98 @@ def unknown(
 
 
 def failures(results: Results, asked: Sequence[Condition]) -> list[str]:
-    """A sentence for each condition that holds in any setting, with the worst value."""
+    """A sentence for each condition that holds in any setting: the worst number, then the settings
+    without a guarantee, then those in which nothing is known, and why.
+    """
     sentences = []
     for condition in asked:
-        values = [(value_of(results, setting, condition), setting) for setting in results.settings]
-        failing = [pair for pair in values if condition.holds(pair[0])]
-        if not failing:
-            continue
-        down = condition.sign.startswith("<")
-        value, setting = max(
-            failing, key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0] * (-1) ** down
-        )
-        found = "is not known" if math.isnan(value) else f"is {value:.6g}"
-        where = f" ({setting_label(results.keys, setting.values)})" if results.keys else ""
-        several = (
-            f", and it fails in {len(failing)} of {len(values)} settings" if len(values) > 1 else ""
-        )
-        sentences.append(f"{OPTION} {condition.text!r}: {condition.name} {found}{where}{several}")
+        pairs = [(value_of(results, setting, condition), setting) for setting in results.settings]
+        failing = [pair for pair in pairs if condition.holds(pair[0])]
+        parts = [_worst_number(results, condition, failing)]
+        endless = [setting for value, setting in failing if math.isinf(value)]
+        if endless:
+            parts.append(f"no guarantee{_labels(results, endless)}, so every limit is exceeded")
+        unknown: dict[str, list[Setting]] = {}
+        for value, setting in failing:
+            if math.isnan(value):
+                unknown.setdefault(why_unknown(setting, condition), []).append(setting)
+        parts += [
+            f"{condition.name} is not known{_labels(results, settings)}: {why}"
+            for why, settings in unknown.items()
+        ]
+        if failing:
+            said = "; ".join(filter(None, parts))
+            sentences.append(f"{OPTION} {condition.text!r}: {said}")
     return sentences
+
+
+def _worst_number(
+    results: Results, condition: Condition, failing: Sequence[tuple[float, Setting]]
+) -> str:
+    """The worst of the failing numbers, and in how many settings there is one; or empty."""
+    numbers = [(value, setting) for value, setting in failing if math.isfinite(value)]
+    if not numbers:
+        return ""
+    worst = min if condition.sign.startswith("<") else max
+    value, setting = worst(numbers, key=lambda pair: pair[0])
+    words = f"{condition.name} is {value:.6g}{_labels(results, [setting])}"
+    count = len(results.settings)
+    return words if count == 1 else f"{words}, and it fails in {len(numbers)} of {count} settings"
+
+
+def _labels(results: Results, settings: Sequence[Setting]) -> str:
+    """The settings in parentheses, with a space before them; empty if the sweep varies nothing."""
+    labels = [setting_label(results.keys, setting.values) for setting in settings]
+    return f" ({excerpt(labels, NAMED)})" if results.keys else ""
+
+
+def why_unknown(setting: Setting, condition: Condition) -> str:
+    """Why the value of a condition is not known in a setting, and what would make it known."""
+    whole, part = condition.of
+    runs = len(setting.finished)
+    if not runs:
+        return "no trial has finished"
+    lacking = sum(trial.get(whole) is None for trial in setting.finished)
+    if part in ENDS and not lacking:
+        return (
+            f"{amount(runs, 'run')} without an interval within them, and one over runs needs "
+            f"{FEWEST} seeds"
+        )
+    if part == WORST:
+        return "no client was attacked"
+    lacking = lacking or sum(trial.get(condition.name) is None for trial in setting.finished)
+    return f"{lacking} of {amount(runs, 'finished run')} did not measure it"
 
 
 def value_of(results: Results, setting: Setting, condition: Condition) -> float:
     """What a condition compares in one setting; NaN if it is not known.
 
     Of a metric it is the mean over independent runs, of a guarantee the largest, as it must hold
-    for every run. An end of an interval is the outer one of the interval over runs, if there are
-    three, and of the mean one within a run.
+    for every run; infinity where a run has none. An end of an interval is that of the interval over
+    runs, which all tables print, if there are three; of one or two runs it is the outer one of
+    their own intervals.
     """
     whole, part = condition.of
-    itself = _value(setting, condition.name)
     if part == WORST and not setting.measured(condition.name):
         return _mean([(repeat(trial), _worst(results, trial, whole)) for trial in setting.finished])
+    itself = _value(setting, condition.name)
     if part not in ENDS or math.isnan(_value(setting, whole)):
         return itself
     estimate = setting.estimate(whole)
     outer = max if part == "_high" else min
     if estimate.bound == "upper":
         return outer(estimate.values)
-    ends = [] if math.isnan(itself) else [itself]
     if estimate.n >= FEWEST:
-        ends.append(estimate.high if part == "_high" else estimate.low)
-    return outer(ends, default=math.nan)
+        return estimate.high if part == "_high" else estimate.low
+    return itself if math.isnan(itself) else outer(setting.measured(condition.name))
 
 
 def _value(setting: Setting, name: str) -> float:
     """A metric in a setting; NaN if a finished run lacks it."""
-    if not setting.finished or any(trial.get(name) is None for trial in setting.finished):
+    if not setting.finished:
         return math.nan
+    if any(trial.get(name) is None for trial in setting.finished):
+        return math.inf if metric(name).protects else math.nan
     estimate = setting.estimate(name)
     return max(estimate.values) if estimate.bound == "upper" else estimate.mean
 

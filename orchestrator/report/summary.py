@@ -85,11 +85,11 @@ def metric_columns(results: Results, metrics: Iterable[Metric], seeds: str = "se
 def metric_heading(metric: Metric, results: Results) -> str:
     """The heading of a metric with its unit, if it has one that is not plain."""
     plain = metric.unit in ("", "fraction") or metric.unit in metric.label
-    label = (
-        f"{metric.label} {context.BY_CHANCE}"
-        if context.chance_metric(metric, results)
-        else metric.label
-    )
+    label = metric.label
+    if context.chance_metric(metric, results):
+        label = f"{label} {context.BY_CHANCE}"
+    if context.end_within(metric.name, results):
+        label = f"{label}, within a run"
     return label if plain else f"{label} ({metric.unit})"
 
 

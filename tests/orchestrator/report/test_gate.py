@@ -50,14 +50,13 @@ def of_auc(*values: float) -> list[dict[str, float]]:
 def test_by_hand_a_metric_is_its_mean_and_an_end_is_the_outer_one():
     assert compared("calibrated_auc", *of_auc(0.6)) == 0.6
     assert compared("calibrated_auc_high", *of_auc(0.6)) == pytest.approx(0.7)
-    assert compared("calibrated_auc_low", *of_auc(0.6, 0.8)) == pytest.approx(0.6)
-    # Three runs: s = 0.1, t(0.975, 2) = 4.302653, so the interval over runs is wider than that
-    # within one.
+    assert compared("calibrated_auc_low", *of_auc(0.6, 0.8)) == pytest.approx(0.5)
+    # Three runs: s = 0.1, t(0.975, 2) = 4.302653.
     assert compared("calibrated_auc_high", *of_auc(0.5, 0.6, 0.7)) == pytest.approx(
         0.6 + 0.248414, abs=1e-6
     )
-    # Equal runs have an interval of width 0 over runs.
-    assert compared("calibrated_auc_high", *of_auc(0.6, 0.6, 0.6)) == pytest.approx(0.7)
+    # Equal runs have an interval of width 0 over runs, which counts as it does in the tables.
+    assert compared("calibrated_auc_high", *of_auc(0.6, 0.6, 0.6)) == pytest.approx(0.6)
     assert compared("purity_low", *[{"purity": v} for v in (0.7, 0.8, 0.9)]) == pytest.approx(
         0.8 - 0.248414, abs=1e-6
     )
@@ -68,7 +67,7 @@ def test_by_hand_a_metric_is_its_mean_and_an_end_is_the_outer_one():
 
 def test_a_guarantee_is_the_largest_claim_of_its_runs():
     assert compared("epsilon", {"epsilon": 1.0}, {"epsilon": 3.0}) == 3.0
-    assert math.isnan(compared("epsilon", {"epsilon": 1.0}, {"epsilon": None}))
+    assert compared("epsilon", {"epsilon": 1.0}, {"epsilon": None}) == math.inf
     assert compared("epsilon", {"epsilon": math.inf}) == math.inf
 
 
@@ -81,7 +80,8 @@ def test_a_guarantee_is_the_largest_claim_of_its_runs():
         ("accuracy > 0.9", False),
         ("accuracy >= 0.9", True),
         (" accuracy > 7e-1 ", True),
-        ("epsilon > 8", True),  # not known in the first setting
+        ("epsilon > 8", True),  # the first setting has no guarantee
+        ("epsilon < 0.5", False),
         ("purity > 0", True),  # known in none
     ],
 )
@@ -96,6 +96,22 @@ def test_each_failing_condition_has_a_sentence_with_the_number_and_the_setting()
     first, second = failures(read, asked)
     assert "accuracy is 0.6 (" in first and "0.2" in first and "1 of 2 settings" in first
     assert "accuracy is 0.6 (" in second and "2 of 2 settings" in second
+
+
+def test_numbers_that_fail_are_said_before_what_is_not_known():
+    """An unfinished setting and one without a guarantee hide no number, and none is quoted."""
+    read = sweep_of(
+        {LR: 0.1, "epsilon": None, "calibrated_auc": 0.6},
+        {LR: 0.2, "epsilon": 9.0, "calibrated_auc": 0.7},
+        {LR: 0.3, "status": "unfinished", "epsilon": None, "calibrated_auc": None},
+    )
+    (said,) = failures(read, conditions(["epsilon > 8"]))
+    parts = said.split("; ")
+    assert "epsilon is 9 (lr 0.2), and it fails in 1 of 3" in parts[0]
+    assert "no guarantee" in parts[1] and "0.1" in parts[1]
+    assert "is not known" in parts[2] and "0.3" in parts[2] and "no trial" in parts[2]
+    (said,) = failures(read, conditions(["calibrated_auc_high > 0.5"]))
+    assert "0.1" in said and "1 run without an interval" in said and "3 seeds" in said
 
 
 def test_a_setting_in_which_no_trial_has_finished_fails():
