@@ -117,7 +117,14 @@ ROUND_METRICS = (
         final="accuracy",
     ),
     accuracy("precision_macro", label="macro precision"),
-    accuracy("auc_micro", label="micro AUC"),
+    accuracy(
+        "auc_micro",
+        label="micro AUC",
+        reading=(
+            "micro AUC pools all pairs of an example and a class, so that the commonest class "
+            "decides it: of a rare outcome read macro F1, in which each class counts alike"
+        ),
+    ),
     loss("loss", label="training loss", live=MINOR),
     membership(  # of a client, in clients.parquet
         "risk",

@@ -295,6 +295,15 @@ def audits(results: Results) -> list[Metric]:
     return [metric for metric in measured if any(map(results.has, metric.audits))]
 
 
+def of_other_units(results: Results) -> set[str]:
+    """The metrics of audits, and the ends of their intervals, that no claim of the same unit stands
+    beside: of them there is a sentence.
+    """
+    beside = {audit.name for audit in audits(results)}
+    alone = {metric.name for metric in metrics().values() if metric.audits} - beside
+    return {name for name in results.metrics if re.sub(r"_(low|high)$", "", name) in alone}
+
+
 def _found_without_claim(results: Results) -> list[str]:
     """A line on what canaries of clients find where no epsilon of a client is claimed, such as
     under DP-SGD.

@@ -29,8 +29,9 @@ from algorithms.metrics.statistics import (
     p_text,
     paired_test,
 )
-from datasets.federation import excerpt, printable
+from datasets.federation import printable
 from orchestrator.config.document import read
+from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report import context
 from orchestrator.report.context import main_risk
@@ -49,9 +50,15 @@ from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
 KINDS = (MEMBERSHIP, SOURCE, CLIENT)
 SIMULATED = "the federation is simulated: the data of all clients lay in one place"
+KEPT = (
+    "repeated examples were kept (data.duplicates: keep): a copy of a member among the non-members "
+    "looks like a member, so that the AUC of membership inference is too low"
+)
 LOWER_BOUND = "An attack that finds little proves little: another one may find more."
 NAMED = 3  # methods that the headline names, and clients
 MOST = 6  # sentences of one kind
+EVERY_CLASS = "f1_macro"
+COMMON = 0.75  # the share of the commonest class from which on accuracy says little of the others
 REACH = NormalDist().inv_cdf(0.975)  # half a normal interval, in standard deviations
 PUBLISHED = "risk"  # the attack whose rows repeat those of the attack that counts
 # Where the mean over runs is, beside the value by chance.
@@ -159,23 +166,23 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
 
 
 def _constant(results: Results, name: str) -> list[str]:
-    """A sentence on the settings in which a model is no more accurate than one that always gives
-    the same answer.
+    """A sentence on the finished settings in which a model is not shown to be more accurate than
+    one that always gives the same answer.
     """
     measured = [setting for setting in results.settings if name and setting.measured(name)]
     idle = [setting for setting in measured if not learns(setting, name)]
     if not idle:
         return []
     chances = [context.chance_of(setting, name) or NAN for setting in idle]
-    reached = " to ".join(dict.fromkeys(number(end, 3) for end in (min(chances), max(chances))))
-    if len(idle) == len(measured):
-        who = "No model beats"
-    else:
-        labels = [setting_label(results.keys, setting.values) for setting in idle]
-        who = f"The model does not beat ({excerpt(labels, NAMED)})"
+    ends = dict.fromkeys(number(end, 3) for end in (min(chances), max(chances)))
+    reached = f"accuracy {' to '.join(ends)}"
+    constant = f"a constant answer, the commonest class of the training examples ({reached})"
+    if len(idle) == len(results.settings):
+        return [f"No model is shown to beat {constant}."]
+    labels = [setting_label(results.keys, setting.values) for setting in idle]
+    count = amount(len(measured), "finished setting")
     return [
-        f"{who} a constant answer, the commonest class of the training examples (accuracy "
-        f"{reached})."
+        f"Models are not shown to beat {constant}, in {len(idle)} of {count}: {_listed(labels)}."
     ]
 
 
@@ -294,6 +301,8 @@ def _compared(paired: Sequence[Contrast], name: str) -> str:
     accuracy that belongs to it.
     """
     tested = [test for test in paired if not math.isnan(test.p)]
+    if paired and not any(test.difference.n for test in paired):
+        return "no other method has a finished run to compare it with"
     if not tested:
         few = "fewer than three pairs of runs do not show whether another method lowers it"
         return few if paired else "no defense was compared with it"
@@ -376,6 +385,7 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
         having = [setting for setting in risk.settings if setting.measured(risk.accuracy)]
         label = context.capital(context.full_label(risk.accuracy))
         lines += [f"{label}: {_ends(results, having, risk.accuracy)}."] if having else []
+        lines += _of_rare_classes(results, having, risk.accuracy)
     declared = [(entry.name, entry.clients) for entry in metrics().values() if entry.clients]
     worst = list[str]()
     for name, of in [(name, of) for name, of in declared if results.has(of.worst)][:1]:
@@ -394,6 +404,19 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
         worst[MOST:] = [f"The worst clients of {len(worst) - MOST} other settings: see summary.md."]
     lines += worst
     return lines
+
+
+def _of_rare_classes(results: Results, settings: Sequence[Setting], accuracy: str) -> list[str]:
+    """A sentence with macro F1 where accuracy says little, as one class is most of the examples."""
+    chances = [context.chance_of(setting, accuracy) or 0.0 for setting in settings]
+    having = [setting for setting in settings if setting.measured(EVERY_CLASS)]
+    if not having or min(chances) < COMMON:
+        return []
+    return [
+        f"One class is {min(chances):.0%} of the test examples or more, so accuracy hides the "
+        f"others; {metric(EVERY_CLASS).label}, in which each class counts alike: "
+        f"{_ends(results, having, EVERY_CLASS)}."
+    ]
 
 
 def most_exposed(results: Results, setting: Setting, column: str) -> str:
@@ -427,11 +450,12 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
         key=lambda test: test.family != HEADLINE,
     )
     if not tested:
+        measured = sum(test.difference.n > 0 for test in paired)
         none = (
-            f"{len(paired)} differences between methods were measured, none with the three "
+            f"{measured} differences between methods were measured, none with the three "
             "pairs that a test needs."
         )
-        return [none] * bool(paired)
+        return [none] if measured else []
     significant = [test for test in tested if test.significant]
     others = [test for test in tested if not test.significant]
     shown = [*significant[:MOST], *[test for test in others if test.family == HEADLINE][:MOST]]
@@ -532,24 +556,52 @@ def limits(results: Results) -> tuple[str, ...]:
     """
     who = context.adversary_sentence(results)
     missing = ", ".join(kind.lower() for kind in KINDS if not _measured(results, kind))
-    few = sum(setting.repetitions < FEWEST for setting in results.settings)
+    reached = [setting for setting in results.settings if setting.finished]
+    few = sum(setting.repetitions < FEWEST for setting in reached)
     finished = all(trial["status"] == "finished" for trial in results.trials)
+    some = "finished " if len(reached) < len(results.settings) else ""
     lines = [
         *((who, LOWER_BOUND) if who else ()),
         *(
             context.guarantee_lines(results)
-            or ["no setting protects anybody by noise, so there is no guarantee"]
+            or [f"no {some}setting protects anybody by noise, so there is no guarantee"]
         ),
         SIMULATED,
+        *_of_data(results),
         f"not measured: {missing}" if missing else "",
         *results.facts.get("tuned", ()),
         context.partition_line(results),
-        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} independent "
-        "runs, so no interval" * bool(few),
+        f"{few} of {len(reached)} {some}settings have fewer than {FEWEST} independent runs, so "
+        "no interval" * bool(few),
+        _without_result(results),
         "" if finished else results.state,
         *context.trial_notes(results.trials),
     ]
     return tuple(context.sentence(line) for line in lines if line)
+
+
+def _without_result(results: Results) -> str:
+    """A line with the settings without a finished trial; empty if there are none."""
+    missing = [setting for setting in results.settings if not setting.finished]
+    labels = [setting_label(results.keys, setting.values) for setting in missing]
+    known = len(missing) < len(results.settings)
+    return f"no trial has finished of: {_listed(labels)}" if labels and known else ""
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """Settings in words, the first ones by name."""
+    more = [f"{len(labels) - NAMED} more"] if len(labels) > NAMED else []
+    return "; ".join([*labels[:NAMED], *more])
+
+
+def _of_data(results: Results) -> list[str]:
+    """What was chosen about the data that changes what an attack finds."""
+    kept = [
+        setting
+        for setting in results.settings
+        if any(results.value(trial, "data.duplicates") == "keep" for trial in setting.trials)
+    ]
+    return [KEPT] if kept else []
 
 
 def _measured(results: Results, family: str) -> bool:

@@ -146,7 +146,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     blocks += [escape(line) for line in results.facts.get("tuned", ())]
     attackers = escape(context.sentence(context.adversary_sentence(results)))
     blocks += [context.partition_line(results), PAIRED if paired else "", attackers]
-    beside = context.shown_beside(results.metrics)
+    beside = context.shown_beside(results.metrics) | context.of_other_units(results)
     for family, group in families([name for name in results.metrics if name not in beside]).items():
         blocks += [
             f"## {family}",

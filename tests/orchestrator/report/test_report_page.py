@@ -14,6 +14,7 @@ from orchestrator.report import write_report
 from orchestrator.report.data import read_results
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.sentences import sentences_of
+from orchestrator.report.summary import summary_markdown
 from tests.support.synthetic_results import CONFIG, write_alone, write_sweep
 
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}  # elements without content
@@ -222,3 +223,14 @@ def test_one_model_has_one_column_of_a_risk(tmp_path: Path) -> None:
         write_sweep(tmp_path / "s", {"seed": [0, 1, 2]}, metrics=lambda trial, rng: measured)
     )
     assert main_metrics(results) == ["accuracy", "mia_accuracy_global", "mia_auc_worst"]
+
+
+def test_an_audit_of_clients_is_no_column_beside_a_claim_of_examples(tmp_path: Path) -> None:
+    """Where a claim of the same unit stands beside it, it is."""
+    audit = {"epsilon_audit": 90.0, "epsilon_audit_low": 80.0, "epsilon_audit_certified": 3.0}
+    for claim, shown in (("epsilon_example", False), ("epsilon", True)):
+        found = {"accuracy": 0.9, claim: 8.0, **audit}
+        write_sweep(tmp_path / claim, {"seed": [0, 1]}, metrics=lambda *_, found=found: found)
+        summary = summary_markdown(read_results(tmp_path / claim))
+        assert metric(claim).label in summary
+        assert ("audited epsilon" in summary, "certified" in summary) == (shown, shown)

@@ -17,8 +17,8 @@ from orchestrator.config.run import resolve
 from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.report import context, terminal
 from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.frame import contrasts
-from orchestrator.report.sentences import SIDES, sentences_of
+from orchestrator.report.frame import contrasts, learns
+from orchestrator.report.sentences import KEPT, SIDES, sentences_of
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished
 from tests.support.slot_components import described
@@ -463,10 +463,63 @@ def test_a_model_that_does_not_beat_a_constant_answer_is_called_so(
     headline = sentences_of(made).headline
     assert ("0.700" in headline) == (idle > 0)
     assert ("No model" in headline) == (idle == 2)
+    assert ("1 of 2 finished settings: clustering IFCA." in headline) == (idle == 1)
     (accuracy,) = [test for test in contrasts(made) if test.metric == "accuracy"]
     assert accuracy.p_holm < 0.05 and accuracy.significant == (idle < 2)
     (line,) = [line for line in sentences_of(made).findings if ": accuracy " in line]
     assert ("better" in line or "worse" in line) == (idle < 2)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "beats"),
+    [([0.926, 0.926], False), ([0.926, 0.95], False), ([0.95, 0.95], True), ([0.98], True)],
+)
+def test_one_or_two_runs_must_err_clearly_less_than_a_constant_answer(
+    accuracies: list[float], beats: bool
+) -> None:
+    """They have no interval, so a mean that is hardly higher shows nothing."""
+    made = one_method_finished(*accuracies)
+    (setting,) = [setting for setting in made.settings if setting.finished]
+    assert learns(setting, "accuracy") == beats
+    assert ("not shown to beat" in sentences_of(made).headline) == (not beats)
+
+
+def one_method_finished(*accuracies: float, **others: object) -> Results:
+    """Local training with these accuracies beside 0.924, and DP-SGD without a finished trial."""
+    table = [
+        {"id": f"sgd{seed}", "status": "finished", "training.name": "local_sgd", "seed": seed}
+        | {"accuracy": accuracy, "accuracy_null": 0.924, "f1_macro": 0.55 + seed / 100}
+        | {"mia_accuracy_global": 0.6 + seed / 100, "mia_accuracy_global_null": 0.5}
+        | others
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    table.append({"id": "dp", "status": "unfinished", "training.name": "dp_sgd", "seed": 0})
+    return results(Path("made_up"), rows(table), ("training.name", "seed"), {})
+
+
+def test_nothing_is_said_of_settings_without_a_finished_trial() -> None:
+    """They are named, and neither compared nor called unprotected or no better than a constant."""
+    said = sentences_of(one_method_finished(0.92, 0.93, 0.925))
+    assert "in 1 of 1 finished setting: training local SGD" in said.headline
+    assert "no other method has a finished run" in said.headline
+    assert not any("differences between methods" in line for line in said.findings)
+    limits = [line for line in said.limits if "finished" in line]
+    assert "No finished setting protects" in limits[0]
+    assert "training DP-SGD" in limits[1] and "local SGD" not in limits[1]
+    assert not any("fewer than" in line for line in said.limits)
+
+
+def test_accuracy_beside_a_rare_class_has_macro_f1_beside_it() -> None:
+    rare, common = one_method_finished(0.95), one_method_finished(0.95, accuracy_null=0.5)
+    assert any("0.550" in line and "92%" in line for line in sentences_of(rare).findings)
+    assert not any("macro F1" in line for line in sentences_of(common).findings)
+
+
+def test_repetitions_that_were_kept_are_a_limit() -> None:
+    kept = one_method_finished(0.95)
+    vars(kept)["configs"] = {"sgd0": {"data": {"duplicates": "keep"}}}
+    assert KEPT.split(":")[1] in " ".join(sentences_of(kept).limits)
+    assert KEPT.split(":")[1] not in " ".join(sentences_of(one_method_finished(0.95)).limits)
 
 
 def test_equal_columns_are_one_metric_with_one_verdict() -> None:
