@@ -41,8 +41,8 @@ SECTIONS = (
     (
         CLIENTS,
         "Exposure by client",
-        "One point for each client, most exposed first: a mean risk says nothing of the "
-        "client that is hit hardest.",
+        "One point for each client, in the same order in every panel: a mean risk says nothing of "
+        "the client that is hit hardest.",
     ),
     (
         "audit",

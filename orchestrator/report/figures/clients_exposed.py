@@ -1,9 +1,9 @@
-"""How exposed each client is to an attack, the most exposed first: one figure for every metric
-that declares `PerClient`.
+"""How exposed each client is to an attack: one figure for every metric that declares `PerClient`.
 
-Clients are identified by number, and shown by name where the data name them. If each seed
-partitions the data differently, the same number is a different client in every trial; then clients
-are averaged by their rank within their group.
+Clients are identified by name where the data name them, else by number, and stand in the order of
+the data in every panel and figure. If each seed partitions the data differently, the same number is
+a different client in every trial; then clients are averaged by their rank within their group, the
+most exposed first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from algorithms.core.metric import Metric, PerClient
-from algorithms.metrics.statistics import estimate, limits
+from algorithms.metrics.statistics import FEWEST, estimate, limits
 from datasets.federation import printable
 from orchestrator.report.data import Row, text
 from orchestrator.report.figures import drawing
@@ -45,9 +45,10 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     ]
     if not panels:
         return None
-    alike = all(
-        frame[IDENTITY].equals(seeds[0][IDENTITY]) for *_, seeds in panels for frame in seeds
-    )
+    every = [frame for *_, seeds in panels for frame in seeds]
+    named = all(frame["name"].all() for frame in every)
+    alike = named or all(frame[IDENTITY].equals(every[0][IDENTITY]) for frame in every)
+    over = max(len(seeds) for *_, seeds in panels) >= FEWEST or not any(map(_has_bars, every))
     groups = sorted(
         {group for *_, seeds in panels for frame in seeds for group in frame["group"]} - {""}
     )
@@ -67,12 +68,14 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
         if attack.worst and (worst := drawing.chances(cell.trials, attack.worst)):
             ax.axhline(sum(worst) / len(worst), **WORST)
         middle = (sum(guessed) / len(guessed) if guessed else 0.0) if attack.two_sided else None
-        _draw(ax, seeds, colors or {"": arr.look(hue)["color"]}, middle, alike)
+        color = colors or {"": arr.look(hue)["color"]}
+        _draw(ax, _points(seeds, middle, alike, over), color, alike)
     drawing.same_scale(
         axes, [""] * len(axes), drawing.RATES if limits(of) == (0, 1) else drawing.FREE
     )
     unit = f" ({of.unit})" if of.unit else ""
-    drawing.label_axes(axes, "clients, most exposed first", of.label + unit)
+    order = "clients, in the order of the data" if alike else "clients, most exposed first"
+    drawing.label_axes(axes, order, of.label + unit)
     look: dict[str, Any] = {"marker": "o", "linestyle": "none"}
     handles = [
         drawing.stroke(f"{group} clients", color=color, **look) for group, color in colors.items()
@@ -80,22 +83,24 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     handles += drawing.chance_handles(arr, [of.name])
     if attack.worst and drawing.chances(arr.trials, attack.worst):
         handles.append(drawing.stroke("most exposed client, by chance", **WORST))
-    every = [frame for *_, seeds in panels for frame in seeds]
-    return drawing.legend(figure, handles, _note(attack, every, alike, bool(colors)))
+    bars = "95 % interval over seeds, from three on" if over else attack.interval
+    return drawing.legend(figure, handles, _note(attack, bars, every, alike, bool(colors)))
 
 
 IDENTITY = ["client", "examples", "group", "name"]  # what a client is known by from seed to seed
 
 
-def _note(attack: PerClient, seeds: Sequence[pd.DataFrame], alike: bool, grouped: bool) -> str:
+def _has_bars(frame: pd.DataFrame) -> bool:
+    return bool(frame["low"].notna().any())
+
+
+def _note(
+    attack: PerClient, bars: str, seeds: Sequence[pd.DataFrame], alike: bool, grouped: bool
+) -> str:
     mark = (
         "a client in a run of its own" if attack.target else "a client in the last attacked round"
     )
-    within = any(frame["low"].notna().any() for frame in seeds)
-    note = (
-        f"points: {mark}, mean over seeds; bars: "
-        f"{attack.interval if within else '95 % interval over seeds'}"
-    )
+    note = f"points: {mark}, mean over seeds; bars: {bars}"
     if not alike:
         return (
             f"{note}; by rank{' within their group' if grouped else ''}, because each seed "
@@ -159,40 +164,43 @@ def _last_attacked(
     return frame[["client"]].assign(**numbers, group=group, name=names)
 
 
-def _draw(
-    ax: Axes,
-    seeds: Sequence[pd.DataFrame],
-    colors: Mapping[str, str],
-    middle: float | None,
-    alike: bool,
-) -> None:
-    """Draw means over seeds with intervals, in the order of the clients' mean exposure, colored
-    by group.
+def _points(
+    seeds: Sequence[pd.DataFrame], middle: float | None, alike: bool, over: bool
+) -> pd.DataFrame:
+    """The clients with the mean over seeds and its interval, in the order in which they are drawn.
 
-    ``middle`` is the value by chance where values far below it are as much of a success. Unless
-    clients are ``alike`` in all seeds, those of one rank within their group are averaged.
+    Unless clients are ``alike`` in all seeds, those of one rank within their group are averaged.
+    ``middle`` is the value by chance where values far below it are as much of a success. ``over``:
+    intervals are those over seeds, else the means of those within the runs.
     """
 
     def exposure(values: pd.Series) -> pd.Series:
         return values if middle is None else (values - middle).abs()
 
     clients = pd.concat(seeds)
-    ranks = [
-        exposure(frame["value"]).groupby(frame["group"]).rank(method="first", ascending=False)
-        for frame in seeds
-    ]
-    clients["slot"] = clients["client"] if alike else pd.concat(ranks)
-    means = clients.groupby(["group", "slot"], as_index=False)[["value", "low", "high"]].mean()
-    if means["low"].isna().all():  # no interval within the runs: that over seeds
-        by_slot = clients.groupby(["group", "slot"])["value"].agg(list)
-        over = [estimate(values) for values in by_slot]
-        means = means.assign(
-            low=[interval.low for interval in over], high=[interval.high for interval in over]
-        )
-    means = means.iloc[exposure(means["value"]).sort_values(ascending=False, kind="stable").index]
-    means = means.assign(place=range(len(means)))
-    size = 6 if len(means) < MOST_NAMED else 4 if len(means) <= 3 * MOST_NAMED else 3
-    for group, members in means.groupby("group"):
+    if alike:
+        clients["slot"] = clients["name"].where(clients["name"] != "", clients["client"])
+    else:
+        ranks = [
+            exposure(frame["value"]).groupby(frame["group"]).rank(method="first", ascending=False)
+            for frame in seeds
+        ]
+        clients["slot"] = pd.concat(ranks)
+    by_slot = clients.groupby(["group", "slot"])
+    points = by_slot[["client", "value", "low", "high"]].mean().reset_index()
+    if over:
+        intervals = [estimate(values) for values in by_slot["value"].agg(list)]
+        points["low"] = [interval.low for interval in intervals]
+        points["high"] = [interval.high for interval in intervals]
+    order = points["client"] if alike else -exposure(points["value"])
+    points = points.iloc[order.sort_values(kind="stable").index]
+    return points.assign(place=range(len(points)))
+
+
+def _draw(ax: Axes, points: pd.DataFrame, colors: Mapping[str, str], alike: bool) -> None:
+    """Draw the clients of `_points`, colored by group."""
+    size = 6 if len(points) < MOST_NAMED else 4 if len(points) <= 3 * MOST_NAMED else 3
+    for group, members in points.groupby("group"):
         bars = [members["value"] - members["low"], members["high"] - members["value"]]
         style: dict[str, Any] = {
             "color": colors[group],
@@ -204,14 +212,13 @@ def _draw(
             members["place"], members["value"], yerr=bars, capsize=3 if size > 4 else 0, **style
         )
     ax.set_xticks([])
-    if alike and len(means) < MOST_NAMED:
-        names = seeds[0].set_index("client")["name"]
-        labels = [names[slot] or f"{slot:g}" for slot in means["slot"]]
+    if alike and len(points) < MOST_NAMED:
+        labels = [slot if isinstance(slot, str) else f"{slot:g}" for slot in points["slot"]]
         labels = [
             label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…" for label in labels
         ]
         ax.set_xticks(
-            means["place"],
+            points["place"],
             labels,
             fontsize=drawing.BODY,
             rotation=90 if max(map(len, labels)) > 3 else 0,
