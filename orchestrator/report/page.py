@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from datasets.federation import printed
 from orchestrator.config.metric_names import metric
-from orchestrator.report import context, summary, verdicts
+from orchestrator.report import context, records, summary, verdicts
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
@@ -70,6 +70,7 @@ class Grid(NamedTuple):
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
     numbers: Collection[int] = ()
+    caption: str = ""  # empty: the title of its section
 
 
 def page(
@@ -98,7 +99,7 @@ def page(
         shared=summary.fixed_line(results).replace("\\", ""),
         settings=_settings(results),
         reading=_reading(results),
-        groups=_groups(results, drawings),
+        groups=[*_groups(results, drawings), *_records(results)],
         details=_details(paired, compared),
         lost=lost,
         origin=_origin(results),
@@ -172,6 +173,27 @@ def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any
                 }
             )
     return groups
+
+
+def _records(results: Results) -> list[dict[str, Any]]:
+    """The section on single records, see `records`; none if there are no scores of any."""
+    found = records.records_of(results, headline_risk(results))
+    if found is None:
+        return []
+    made = records.tables(found)
+    grids = [
+        Grid(head, lines, range(3 if head == records.EXPOSED else 1, len(head)), title)
+        for title, head, lines, _ in made
+    ]
+    return [
+        {
+            "anchor": "records",
+            "title": "Records behind the headline",
+            "figures": {},
+            "note": " ".join(note for *_, note in made),
+            "tables": grids,
+        }
+    ]
 
 
 def _fronts(results: Results) -> list[Grid]:

@@ -46,6 +46,7 @@ from orchestrator.report.frame import (
     power,
 )
 from orchestrator.report.numbers import Number, compare
+from orchestrator.report.records import flagged
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
 KINDS = (MEMBERSHIP, SOURCE, CLIENT)
@@ -106,7 +107,12 @@ def sentences_of(
     return Sentences(
         question=question(results),
         headline=headline(results, risk, paired),
-        findings=(*_of_risk(results, risk), *_other_attacks(results, risk), *_differences(paired)),
+        findings=(
+            *_of_risk(results, risk),
+            *flagged(results, risk),
+            *_other_attacks(results, risk),
+            *_differences(paired),
+        ),
         verdicts=(*_claims(results), *_published(compared)),
         limits=limits(results),
         command=" ".join(
