@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
@@ -501,6 +502,17 @@ def stated_risk(results: Results, name: str) -> str:
     """
     risk = metric(name).risk
     return next((other for other in (risk.instead if risk else ()) if results.has(other)), name)
+
+
+@dataclass(frozen=True)
+class HeadlineRisk:
+    """The metric of the headline's risk, that of its accuracy (empty: not measured), and the
+    baseline's settings with it.
+    """
+
+    name: str
+    accuracy: str
+    settings: tuple[Setting, ...]
 
 
 def main_risk(results: Results) -> tuple[str, str] | None:

@@ -25,8 +25,6 @@ from orchestrator.report.vocabulary import setting_label
 if TYPE_CHECKING:
     import pandas as pd
 
-    from orchestrator.report.sentences import HeadlineRisk
-
 MOST = 20  # records on the page
 FEWEST = 10  # members and non-members of a class from which on a rate of it is shown
 STRICT = 0.01  # share of all non-members that the threshold lets pass
@@ -124,7 +122,7 @@ class Records:
         return [" ".join(filter(None, estimate(list(c), (0, 1)).cell(3))) for c in columns]
 
 
-def records_of(results: Results, risk: HeadlineRisk | None) -> Records | None:
+def records_of(results: Results, risk: context.HeadlineRisk | None) -> Records | None:
     """The records behind the headline, in the setting with the highest risk; None if its attack
     has no scores of single examples.
     """
@@ -135,7 +133,7 @@ def records_of(results: Results, risk: HeadlineRisk | None) -> Records | None:
     return records if records.runs else None
 
 
-def flagged(results: Results, risk: HeadlineRisk | None) -> list[str]:
+def flagged(results: Results, risk: context.HeadlineRisk | None) -> list[str]:
     """A sentence with how many of a hundred records that the headline's attack flags are training
     examples, if few of those that it is asked about are; empty if it has no such rate.
     """

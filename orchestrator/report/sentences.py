@@ -34,7 +34,7 @@ from orchestrator.config.document import read
 from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report import context
-from orchestrator.report.context import main_risk
+from orchestrator.report.context import HeadlineRisk, main_risk
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import (
     HEADLINE,
@@ -119,17 +119,6 @@ def sentences_of(
             ["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in sets)]
         ),
     )
-
-
-@dataclass(frozen=True)
-class HeadlineRisk:
-    """The metric of the headline's risk, that of its accuracy (empty: not measured), and the
-    baseline's settings with it.
-    """
-
-    name: str
-    accuracy: str
-    settings: tuple[Setting, ...]
 
 
 def headline_risk(results: Results) -> HeadlineRisk | None:

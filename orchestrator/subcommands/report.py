@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FAIL_IF = (
     "exit with code 3 if this holds in any setting, such as 'calibrated_auc_high > 0.6': a "
-    "metric of the summary, METRIC_low or METRIC_high for an end of its 95 % interval (over "
+    "metric of the summary, METRIC_low or METRIC_high for an end of its 95 %% interval (over "
     "runs from three on, else within a run), "
     "METRIC_worst_client; may be repeated"
 )

@@ -108,7 +108,7 @@ def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(
         ),
         (
             "har clients_exposed_sia_accuracy",
-            ["by chance", "FinP (ALA)", "95 % binomial interval", "numbers of clients"],
+            ["by chance", "FinP (ALA)", "95 % interval over seeds", "numbers of clients"],
         ),
         (
             "mri trade_off",
