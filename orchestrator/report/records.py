@@ -149,17 +149,19 @@ def flagged(results: Results, risk: context.HeadlineRisk | None) -> list[str]:
     if not shares and rates:
         tpr = setting.estimate(rates[0]).mean
         shares = {percent: precision(tpr, STRICT, percent / 100) for percent in (1, 10)}
+    if not shares:
+        return []
     words = [
-        f"{number(100 * share, 0)} if {percent} % of those in question were (by chance {percent})"
+        f"{number(100 * share, 0)} were training data if {percent} % of those in question were"
         for percent, share in sorted(shares.items(), reverse=True)
     ]
     label = setting_label(results.keys, setting.values)
     where = f" ({label})" if label else ""
-    many = (
-        f"Of 100 records that the attack flags at a threshold that 1 % of non-members pass{where}, "
-        "so many were training data: "
-    )
-    return [f"{many}{'; '.join(words)}."] if words else []
+    by_chance = " and ".join(str(percent) for percent in sorted(shares, reverse=True))
+    return [
+        "Of 100 records that the attack flags at the threshold that 1 % of non-members pass"
+        f"{where}, {', and '.join(words)}; by chance {by_chance}."
+    ]
 
 
 def _beside(results: Results, trial: Row, name: str) -> list[str]:

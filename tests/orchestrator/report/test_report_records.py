@@ -121,12 +121,12 @@ def test_of_an_attack_on_models_the_chosen_variant_counts(tmp_path: Path) -> Non
     assert of(results).by_class()[1][3].startswith("0.000")
     # 0.1 * 0.09 of 0.1 * 0.09 + 0.9 * 0.01 is one half.
     (line,) = records.flagged(results, headline_risk(results))
-    assert "50 if 10 %" in line and "8 if 1 %" in line
+    assert "50 were training data if 10 %" in line and "8 were training data if 1 %" in line
 
 
 def test_a_hundred_flagged_records_are_a_finding_with_its_prior(tmp_path: Path) -> None:
     findings = sentences_of(made(tmp_path)).findings
-    assert any("42 if 10 %" in line and "by chance 10" in line for line in findings)
+    assert any("42 were" in line and "10 %" in line and "chance 10." in line for line in findings)
 
 
 @pytest.mark.parametrize("told", [True, False])
