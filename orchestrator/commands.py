@@ -11,14 +11,13 @@ import math
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algorithms.interfaces import Run
-from algorithms.metrics.statistics import number
 from datasets.components import Component
 from datasets.federation import Source
 from orchestrator import FAILED_IF, FINISHED, INTERRUPTED, SOME_FAILED
@@ -28,9 +27,7 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal, spared
-from orchestrator.config.metric_names import metric
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
 from orchestrator.estimates.needs import fits, this_machine
 from orchestrator.report import page_path, write_report
@@ -42,31 +39,22 @@ from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.log import evict
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.record import has_ended, read_record
-from orchestrator.results.sweeps import read_sweep, write_sweep, write_trials
-from orchestrator.results.writing import WriteError, write_atomically
-from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
-from orchestrator.scheduling.trials import (
-    TUNE_FOLDER,
-    TrialSpec,
-    earlier_results,
-    plan,
-    trial_specs,
-    unrepeatable,
-)
+from orchestrator.results.sweeps import read_sweep, write_sweep
+from orchestrator.results.writing import WriteError
+from orchestrator.scheduling.best import best_sentences
+from orchestrator.scheduling.drawing import Grid, UnpublishedError, drawing
+from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.store import server_problem
 from orchestrator.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
-    from orchestrator.scheduling.search import Search
     from orchestrator.scheduling.trials import Earlier
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
-CLOSE_SECONDS = (
-    120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-)
+# Longest wait for MLflow to receive the rest; creating a new store alone takes seconds.
+CLOSE_SECONDS = 120
 SEARCH_REPEATS = (
     "a search draws its trials from earlier results: give the sweep another name to search again"
 )
@@ -82,9 +70,8 @@ class Choices:
     """How a sweep is run: what the options of ``fedpriv run`` say."""
 
     results: Path  # the folder of all sweeps
-    address: str | None = (
-        None  # None: RAY_ADDRESS, a cluster that runs on this machine, or this machine alone
-    )
+    # None: RAY_ADDRESS, a cluster that runs on this machine, or this machine alone
+    address: str | None = None
     tracking_uri: str | None = None  # None: MLFLOW_TRACKING_URI, or a store in ``results``
     dry: bool = False  # only print the plan
     repeat_changed: bool = False  # of trials that ran with other code or data than today's
@@ -94,39 +81,36 @@ class Choices:
 
 @dataclass(frozen=True)
 class Work:
-    """A sweep that was checked and can run: how, in which folder, by which processes on which
-    Ray, and what there is of it.
+    """A sweep that was checked and can run.
 
-    ``trials`` are, of a search, those that were drawn before; ``hashes`` are those of the data
-    sets; ``secret`` is that of draws of which nothing may be shown yet.
+    Attributes:
+        sweep: the sweep file.
+        choices: how it is run.
+        folder: where its results are.
+        place: the processes of a trial.
+        target: the Ray that it runs on.
+        drawing: how its trials are drawn, with those that are known.
+        earlier: what the folder holds of these trials.
+        hashes: those of the data sets.
     """
 
     sweep: Sweep
     choices: Choices
     folder: Folder
-    trials: list[TrialSpec]
     place: Placement
     target: Target
-    search: Search | None
+    drawing: Grid
     earlier: Earlier
     hashes: Hashes
-    secret: int | None = None
+
+    @property
+    def trials(self) -> list[TrialSpec]:
+        """The trials that are known so far."""
+        return self.drawing.trials
 
     def missing(self) -> list[TrialSpec]:
         """The trials that still have to run."""
         return self.earlier.remaining(self.trials)
-
-    def earlier_sentences(self) -> list[str]:
-        """What is said of earlier results: nothing while their number is secret."""
-        return (
-            self.earlier.sentences(len(self.trials), bool(self.search))
-            if self.secret is None
-            else []
-        )
-
-    def ahead(self) -> list[TrialSpec]:
-        """Stand-ins for the trials that a search has not drawn yet."""
-        return self.search.ahead() if self.search else []
 
 
 def run_sweep(sweep: Sweep, choices: Choices) -> int:
@@ -143,13 +127,14 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
 
     from orchestrator.estimates.dry_run import plan as planned
 
-    ahead = work.ahead()
+    ahead = work.drawing.ahead()
     overview = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
     again = [
         f"{damage}: a run would set its trial aside and run it again"
         for damage in work.earlier.damaged.values()
     ]
-    Console(highlight=False).print(*work.earlier_sentences(), *again, overview, sep="\n")
+    earlier = work.drawing.on_earlier(work.earlier)
+    Console(highlight=False).print(*earlier, *again, overview, sep="\n")
     return FINISHED
 
 
@@ -160,13 +145,8 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     Raises:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
-    try:
-        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
-    except RuntimeError as error:  # somebody's home, who is unknown here
-        raise refusal(str(error), "--results") from error
-    # Large enough for every trial, so that one trial can pass its actors on to the next.
-    places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
-    place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
+    folder = _folder(choices.results, sweep.name)
+    place = _largest(sweep)
     # Where the trials run on another Ray than one that is started here, this machine's size says
     # nothing.
     named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
@@ -181,43 +161,60 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
             problems += misfit_problems(sweep, place, ray_session.local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
-    memory = (
-        math.inf if elsewhere or target.address else this_machine()
-    )  # nothing is known of another machine
     grouped = any(run.split.name == "natural" for run in sweep.runs)
     problems += unknown(choices.fail_if, measurable(sweep.runs), grouped)
     if choices.repeat_changed and sweep.space:
         problems.append(ConfigProblem(SEARCH_REPEATS, file="--repeat-changed"))
     if not problems:
         _announce(sweep, target, choices)
+    memory = math.inf if elsewhere or target.address else this_machine()
+    hashes = _checked_data(sweep, problems, memory, download=not problems and not choices.dry)
+    drawn = drawing(sweep, folder, choices.dry)
+    earlier = earlier_results(
+        folder, drawn.trials, hashes, sweep.tune, choices.repeat_changed, drawn.goes_on
+    )
+    return Work(sweep, choices, folder, place, target, drawn, earlier, hashes)
+
+
+def _folder(results: Path, name: str) -> Folder:
+    """The folder of a sweep. Raises ConfigError."""
+    try:
+        return Folder(results.expanduser().absolute() / name)
+    except RuntimeError as error:  # somebody's home, who is unknown here
+        raise refusal(str(error), "--results") from error
+
+
+def _largest(sweep: Sweep) -> Placement:
+    """Processes for any trial of a sweep, so that one trial can pass its actors on to the next."""
+    places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
+    return Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
+
+
+def _checked_data(
+    sweep: Sweep, earlier_problems: list[ConfigProblem], memory: float, download: bool
+) -> Hashes:
+    """Load the data of every run, check what needs them, and say what was remarked; return the
+    data sets' hashes.
+
+    Raises:
+        ConfigError: of all problems, the earlier ones first.
+    """
     hashes = Hashes()
-    download = not problems and not choices.dry
-    settled, remarks = list[tuple[Run, Run]](), list[str]()
+    settled = list[tuple[Run, Run]]()
+    remarks = list[str]()
 
     def loaded(data: Component[Any, Any], source: Source) -> None:
         hashes.add(data, source)
         remarks.extend(f"data {source.name}: {remark}" for remark in source.remarks)
 
-    problems += data_problems(
+    problems = earlier_problems + data_problems(
         sweep, download, loaded, fits(sweep, memory), lambda *pair: settled.append(pair)
     )
     if problems:
         raise ConfigError(problems)
     for line in dict.fromkeys([*remarks, *budget_lines(sweep, settled)]):
         print(line, flush=True)
-    search = secret = None
-    if sweep.tune and sweep.tune.draws:
-        trials, secret = drawn(sweep, folder, choices.dry)
-    elif sweep.space:
-        from orchestrator.scheduling.search import Search
-
-        search = Search(sweep, folder)
-        trials = search.replay()
-    else:
-        trials = trial_specs(sweep)
-    drawing = search is not None and not search.complete
-    earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed, drawing)
-    return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes, secret)
+    return hashes
 
 
 def misfit_problems(
@@ -225,11 +222,9 @@ def misfit_problems(
 ) -> list[ConfigProblem]:
     """Why no trial fits on these nodes; nothing if one does."""
     sentence = misfit(place, nodes)
-    key = (
-        ("base", "training", "device")
-        if sentence == NO_GPU and not sweep.resources.reserve_gpu
-        else ("resources",)
-    )
+    key: tuple[str, ...] = ("resources",)
+    if sentence == NO_GPU and not sweep.resources.reserve_gpu:
+        key = ("base", "training", "device")
     return [sweep.problem(sentence, *key)] if sentence else []
 
 
@@ -244,11 +239,9 @@ def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProb
     problems = [
         ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence
     ]
-    return problems + (
-        [sweep.problem(ray_session.LACKS, "code")]
-        if sweep.code and ray_session.is_connected()
-        else []
-    )
+    if sweep.code and ray_session.is_connected():
+        problems.append(sweep.problem(ray_session.LACKS, "code"))
+    return problems
 
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
@@ -272,18 +265,16 @@ def execute(work: Work) -> int:
         ConfigError: the cluster or the results folder cannot be used; no trial was started.
     """
     missing = work.missing()
-    total = len(missing) + len(work.ahead())
-    screen = Screen(total if work.secret is None else 0)
-    for sentence in end_orphans() + work.earlier_sentences():
+    screen = Screen(work.drawing.announced(missing))
+    for sentence in end_orphans() + work.drawing.on_earlier(work.earlier):
         screen.say(sentence)
-    if total:
+    if missing or work.drawing.ahead():
         return _on_ray(work, missing, screen)
     with claimed(work, screen.say):
-        shutil.rmtree(
-            work.folder.path / TUNE_FOLDER, ignore_errors=True
-        )  # of a run that was killed at its end
-        if work.secret is None:
-            screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
+        # of a run that was killed at its end
+        shutil.rmtree(work.folder.path / TUNE_FOLDER, ignore_errors=True)
+        for sentence in work.drawing.on_nothing_missing():
+            screen.say(sentence)
         return _close(work, _tracker(work, screen), screen)
 
 
@@ -327,8 +318,7 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
     except FolderError as error:
         raise refusal(str(error), "--results") from error
     with claim:
-        if work.secret is not None:
-            write_atomically(work.folder.path / SECRET, str(work.secret).encode())
+        work.drawing.keep(work.folder)
         for sentence in [*work.earlier.set_back(work.folder), *describe(work)]:
             say(sentence)
         yield
@@ -338,12 +328,13 @@ def describe(work: Work, found: Sequence[str] = ()) -> list[str]:
     """Write the manifest of the sweep: file, overrides, trials, what a search ``found``; return
     what was damaged.
     """
-    sweep, runs = work.sweep, [trial.run for trial in work.trials]
-    rows, epsilon = plan([] if work.secret is not None else work.trials), search_epsilon(sweep)
+    sweep = work.sweep
+    rows = plan(work.drawing.named)
+    epsilon = search_epsilon(sweep)
     if epsilon is not None:
         rows = [row | {"epsilon_search": epsilon} for row in rows]
-    given = sweep.swept, sweep.sets, [*tuned_sentences(sweep.tune, runs), *found]
-    return write_sweep(work.folder, sweep.name, sweep.text, rows, *given)
+    tuned = [*tuned_sentences(sweep.tune, [trial.run for trial in work.trials]), *found]
+    return write_sweep(work.folder, sweep.name, sweep.text, rows, sweep.swept, sweep.sets, tuned)
 
 
 def _train(
@@ -352,32 +343,30 @@ def _train(
     """Run the missing trials, write all results, and wait until MLflow has them."""
     from orchestrator.scheduling.tuner import run_trials
 
-    trials, folder = work.trials, work.folder
-    if work.secret is not None:
-        screen.say("the trials are not shown, but for the best of them when all have ended")
-    elif len(missing) < len(trials):
-        total = work.search.samples if work.search else len(trials)
-        screen.say(
-            f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated"
-        )
-    if work.secret is None and (remark := unrepeatable(missing)):
-        screen.say(remark)
+    for sentence in work.drawing.on_start(missing):
+        screen.say(sentence)
     tracker = _tracker(work, screen)
     tracker.begin()
-    progress = TrialEvents(folder, [tracker, screen] if work.secret is None else [])
+    progress = TrialEvents(work.folder, work.drawing.listeners(tracker, screen))
     interruption: BaseException | None = None
     try:
         run_trials(
-            work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search
+            work.sweep,
+            work.folder,
+            missing,
+            work.place,
+            nodes,
+            progress,
+            work.hashes,
+            work.drawing.search,
         )
     except (KeyboardInterrupt, StallError, WriteError) as error:  # all that was finished is saved
         interruption = error
     finally:
         screen.stop()  # what follows is printed without the live table
-    with suppress(
-        *((WriteError, FileNotFoundError) if interruption else ())
-    ):  # the whole folder may be gone
-        describe(work) if work.search else write_trials(folder)
+    # After an interruption the whole folder may be gone.
+    with suppress(*((WriteError, FileNotFoundError) if interruption else ())):
+        work.drawing.write_ended(work.folder, lambda: describe(work))
     if interruption is None:
         return _close(work, tracker, screen)
     if isinstance(interruption, KeyboardInterrupt):
@@ -388,17 +377,13 @@ def _train(
     return INTERRUPTED
 
 
-def publish(work: Work) -> Work:
-    """Leave nothing but the best of the drawn trials; without any trial if none has a result.
-
-    Raises WriteError.
-    """
-    winner = best(work.sweep, work.folder, work.trials)
-    work = replace(work, trials=[winner] if winner else [], secret=None if winner else work.secret)
-    if winner:
-        describe(work)  # before the others are deleted: from here on the search has ended
-        delete_others(work.folder, winner)
-    return work
+def published(work: Work) -> Work:
+    """Leave nothing but the trials that are shown. Raises UnpublishedError, WriteError."""
+    shown = replace(work, drawing=work.drawing.publish(work.sweep, work.folder))
+    if shown.drawing is not work.drawing:
+        describe(shown)  # before the others are deleted: from here on the search has ended
+    shown.drawing.delete_unpublished(work.folder)
+    return shown
 
 
 def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
@@ -407,30 +392,17 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
 
     A run that is killed in here is made good by the next one, which does all of it again.
     """
-    if work.sweep.tune and work.sweep.tune.draws:
-        failed = [
-            trial
-            for trial in work.trials
-            if not has_ended(read_record(work.folder.trial(trial.id)) or {})
-        ]
-        if failed:
-            screen.say(
-                f"{len(failed)} of the search's trials failed, so nothing is published; the "
-                "same command runs them again"
-            )
-            return SOME_FAILED
-        work = publish(work)
-        if not work.trials:
-            screen.say("no trial of the search has a result, so nothing is published")
-            return SOME_FAILED
-    sweep, folder, titles = (
-        work.sweep,
-        work.folder,
-        {trial.id: trial.title for trial in work.trials},
-    )
+    try:
+        work = published(work)
+    except UnpublishedError as error:
+        screen.say(str(error))
+        return SOME_FAILED
+    sweep = work.sweep
+    folder = work.folder
+    titles = {trial.id: trial.title for trial in work.trials}
     results = read_results(folder.path)
     if sweep.tune:
-        describe(work, _best(sweep.tune, results.trials, titles))
+        describe(work, best_sentences(sweep.tune, results.trials, titles))
         results = replace(results, facts=read_sweep(folder).facts)
     rows = results.trials
     with spared("The table", screen.say, (OSError,)):
@@ -440,9 +412,8 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(f"{NOT_EVERYTHING}{RENAME if tracker.is_local else ''}")
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
-    if (
-        tracker.is_local
-    ):  # it prints the address of each sweep, which is longer than most terminals are wide
+    if tracker.is_local:
+        # It prints the address of each sweep, which is longer than most terminals are wide.
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
     elif link := tracker.link():
         screen.say(f"in MLflow: {link}")
@@ -456,42 +427,8 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
         screen.say(sentence)
     if failing:
         return FAILED_IF
-    return (
-        FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
-    )
-
-
-def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
-    """Sentences on the best trials of a search: by one metric the first best, by several those
-    that none other dominates.
-    """
-    import numpy as np
-
-    from algorithms.metrics.fronts import undominated
-
-    measured = [row for row in rows if all(row.get(name) is not None for name in tune.metrics)]
-    if not measured:
-        return [
-            f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no "
-            "best trial"
-        ]
-    points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
-    best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
-
-    def value(name: str, row: Mapping[str, Any]) -> str:
-        return number(row[name], metric(name).digits, metric(name).bound)
-
-    if len(tune.metrics) == 1:
-        return [
-            f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"
-        ]
-    values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]
-    return [
-        f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}"
-    ] + [
-        f"on the front: {words}: {titles[row['id']]}"
-        for words, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
-    ]
+    ended = all(row["status"] in ("finished", "stopped") for row in rows)
+    return FINISHED if ended else SOME_FAILED
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:

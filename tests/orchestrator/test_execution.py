@@ -20,6 +20,7 @@ from orchestrator.commands import Choices, Work, prepare
 from orchestrator.config.sweep_file import parse_sweep
 from orchestrator.config.tune_section import Optuna, Tune
 from orchestrator.results.log import Part, cached, stored
+from orchestrator.scheduling.best import best_sentences
 from orchestrator.tracking.screen import Screen
 
 TINY = """
@@ -148,8 +149,8 @@ def test_the_best_trials_of_a_search_are_one_or_a_front(
     rows = [
         {"id": key, "accuracy": accuracy, "violations": v} for key, (accuracy, v) in values.items()
     ]
-    printed = commands._best(tune, rows, {key: key for key in values})
+    printed = best_sentences(tune, rows, {key: key for key in values})
     assert [line.startswith(start) for line, start in zip(printed, lines, strict=True)] == [
         True
     ] * len(lines)
-    assert len(commands._best(tune, rows[3:], {})) == 1
+    assert len(best_sentences(tune, rows[3:], {})) == 1

@@ -35,14 +35,17 @@ def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:
     with claimed(work, print):
         for trial in missing:
             _train(work, trial)
-        while work.search and (
-            drawn := [
-                spec for spec in work.search.replay() if not read_record(work.folder.trial(spec.id))
-            ]
-        ):
-            _train(work, drawn[0])
+        while missing := _unended(work):
+            _train(work, missing[0])
         describe(work)
     return FINISHED
+
+
+def _unended(work: Work) -> list[TrialSpec]:
+    """The trials that a search has drawn from what has ended, and that have not."""
+    search = work.drawing.search
+    drawn = search.replay() if search else []
+    return [spec for spec in drawn if not read_record(work.folder.trial(spec.id))]
 
 
 def undisturbed(sweep: Path, results: Path) -> Path:

@@ -15,13 +15,14 @@ import pytest
 from algorithms.core.accounting import ledger
 from algorithms.core.private_search import Draws
 from orchestrator import SOME_FAILED, commands
-from orchestrator.commands import Choices, Work, claimed, prepare, publish
+from orchestrator.commands import Choices, Work, claimed, prepare, published
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
 from orchestrator.report.data import read_results
 from orchestrator.results.paths import FolderError
 from orchestrator.results.sweeps import read_sweep, trial_rows
+from orchestrator.scheduling.drawing import PrivateDraws, UnpublishedError, Winner
 from orchestrator.scheduling.draws import SECRET, best, drawn
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import seal
@@ -162,12 +163,13 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     work = prepare(
         sweep, Choices(tmp_path / "results")
     )  # as if the search had been interrupted before its end
-    assert work.secret is not None and not work.missing() and trial_rows(work.folder) == []
+    assert isinstance(work.drawing, PrivateDraws) and work.drawing.named == []
+    assert not work.missing() and trial_rows(work.folder) == []
     with pytest.raises(FolderError):
         read_results(work.folder.path)
     values = [read_metrics(work, trial.id) for trial in work.trials]
     with claimed(work, print):
-        ended = publish(work)
+        ended = published(work)
     (winner,) = ended.trials
     assert (
         read_metrics(work, winner.id) == max(values)
@@ -184,7 +186,7 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     (line,) = read_sweep(work.folder).facts["tuned"]
     assert line.endswith("over a geometric number of trials with mean 5")
     again = prepare(sweep, Choices(tmp_path / "results"))
-    assert again.secret is None and not again.missing()
+    assert isinstance(again.drawing, Winner) and not again.missing()
     assert again.trials == [replace(winner, values=again.trials[0].values)]
     with pytest.raises(ConfigError, match="by another sweep file"):
         begun(tmp_path, "tune.draws.mean=6")
@@ -204,10 +206,10 @@ def test_the_best_is_the_first_of_equals_and_a_trial_without_a_result_is_none(
 ) -> None:
     work = begun(tmp_path)
     trials, _ = drawn(work.sweep, work.folder, dry=True)
-    assert (
-        best(work.sweep, work.folder, trials) is None
-        and publish(replace(work, trials=trials)).trials == []
-    )
+    assert best(work.sweep, work.folder, trials) is None
+    without = replace(work, drawing=PrivateDraws([], secret=1))
+    with pytest.raises(UnpublishedError):
+        published(without)
     statuses, values = ("failed", "finished", "finished", "finished"), (2.0, float("nan"), 0.5, 0.5)
     for trial, status, value in zip(trials, statuses, values, strict=False):
         metrics = {"validation_accuracy": value}
@@ -216,10 +218,8 @@ def test_the_best_is_the_first_of_equals_and_a_trial_without_a_result_is_none(
     assert best(work.sweep, work.folder, trials) == trials[2]
     said = list[str]()
     screen: Any = SimpleNamespace(say=said.append)
-    assert (
-        commands._close(replace(work, trials=trials[:4]), screen, screen) == SOME_FAILED
-        and len(said) == 1
-    )
+    failed = replace(work, drawing=PrivateDraws(trials[:4], secret=1))
+    assert commands._close(failed, screen, screen) == SOME_FAILED and len(said) == 1
     assert all(
         work.folder.trial(trial.id).path.exists() for trial in trials[:4]
     )  # nothing is published, or deleted
