@@ -36,7 +36,7 @@ def execute(options: argparse.Namespace) -> int:
     from datasets.federation import printable
     from orchestrator.config.errors import refusal
     from orchestrator.results.sweeps import sweeps_in
-    from orchestrator.tracking.labels import view_link
+    from orchestrator.tracking.labels import runs_link
     from orchestrator.tracking.store import connect, named_server, reason, server, without_password
     from orchestrator.tracking.sync import SWEEP, TRIAL
     from orchestrator.tracking.tracker import fill
@@ -71,7 +71,7 @@ def execute(options: argparse.Namespace) -> int:
         raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
     for experiment in experiments:
         print(
-            f"open {view_link(f'http://{place}', experiment.experiment_id)}   "
+            f"open {runs_link(f'http://{place}', experiment.experiment_id)}   "
             f"{printable(experiment.name)}"
         )
     if own := next((run.info for run in runs if TRIAL not in run.data.tags), None):

@@ -35,10 +35,10 @@ from orchestrator.tracking.labels import (
     brief,
     headline_metrics,
     metric_key,
+    runs_link,
     scalar_metrics,
     setting_name,
     trial_name,
-    view_link,
 )
 
 ROUND = metric_key("round")  # a metric that every round has
@@ -83,7 +83,6 @@ class Projection:
     pictures: Mapping[str, bytes] = field(
         default_factory=dict
     )  # figures that its note shows, by file name
-    first: Sequence[str] = ()  # of a sweep, the metrics that come first
 
 
 def project_trial(
@@ -174,7 +173,6 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         note=note,
         files=shown,
         pictures=pictures,
-        first=first,
     )
 
 
@@ -289,8 +287,8 @@ def _trial_note(
 
 
 def _views(experiment: str) -> str:
-    table = view_link("", experiment).removeprefix("/")
-    return f"[all settings side by side]({table}), [as charts]({table}&compareRunsMode=CHART)"
+    table = runs_link("", experiment).removeprefix("/")
+    return f"[all runs]({table}), [as charts]({table}&compareRunsMode=CHART)"
 
 
 def begun_note(experiment: str) -> str:
@@ -320,8 +318,7 @@ def _sweep_note(
     blocks = [
         escape(summary.question),
         f"**{escape(summary.headline)}**",
-        f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin "
-        "with the trade-off.",
+        f"Open {_views(experiment)}; the tag `{SETTING}` groups the seeds of a setting.",
         *(
             f"![{picture}](get-artifact?path={quote(f'{PICTURES}/{picture}', safe='')}&run_uuid={run})"
             for picture in pictures

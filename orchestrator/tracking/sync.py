@@ -28,7 +28,6 @@ from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
 from orchestrator.results.sweeps import content_hash, read_sweep
 from orchestrator.tracking import projection
-from orchestrator.tracking.labels import scalar_metrics, view_tags
 from orchestrator.tracking.projection import PICTURES, ROUND, Projection
 from orchestrator.tracking.store import FORBIDDEN, status
 
@@ -123,17 +122,7 @@ class MlflowSweep:
             sweep = projection.project_sweep(folder, values, self.experiment, parent)
             self._log((), sweep, {}, parent)
         if stale or sweep:
-            names = {
-                name
-                for record in records.values()
-                for name in scalar_metrics(record.get("metrics") or {})
-            }
-            keys = [key for trial in values.values() for key in trial]
-            tags = (
-                KIND
-                | view_tags(keys, names, sweep.first if sweep else ())
-                | ({NOTE: sweep.note} if sweep else {})
-            )
+            tags = KIND | ({NOTE: sweep.note} if sweep else {})
             for name, text in tags.items():
                 self.client.set_experiment_tag(self.experiment, name, text)
         for trial in live if only is None else ():

@@ -24,7 +24,7 @@ from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import origin
 from orchestrator.results.sweeps import content_hash, sweeps_in
 from orchestrator.results.writing import read_plain, write_atomically
-from orchestrator.tracking.labels import trial_name, view_link
+from orchestrator.tracking.labels import runs_link, trial_name
 from orchestrator.tracking.store import (
     JOURNALS,
     LOCAL,
@@ -152,7 +152,7 @@ class Tracker:
     def link(self) -> str:
         """The address of the sweep's ready-made view on its server; empty if it has none."""
         return (
-            view_link(self.where, self._sweep.experiment)
+            runs_link(self.where, self._sweep.experiment)
             if self._sweep and self.where.startswith("http")
             else ""
         )

@@ -5,11 +5,8 @@ killed, altered or moved.
 from __future__ import annotations
 
 import argparse
-import base64
-import json
 import shutil
 import sqlite3
-import zlib
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +19,7 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.tables import read_table
 from orchestrator.subcommands.ui import execute
 from orchestrator.tracking import labels
-from orchestrator.tracking.labels import VIEW_TAG, metric_key
+from orchestrator.tracking.labels import metric_key
 from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
 from orchestrator.tracking.tracker import fill
@@ -138,21 +135,13 @@ def test_what_the_plan_has_of_a_trial_is_among_its_final_values(folder):
     )
 
 
-def test_notes_and_the_view_tell_of_the_sweep(folder):
+def test_notes_tell_of_the_sweep(folder):
     synced(folder)
     held = Held(folder)
     note = held.runs[""].data.tags["mlflow.note.content"]
     assert "Does B protect better than A?" in note
     assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
     assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
-    tags = held.experiment.tags
-    state = json.loads(
-        zlib.decompress(
-            base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))
-        )
-    )
-    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "setting"}]
-    assert all(chart["displayName"] for chart in state["compareRunCharts"])
 
 
 def test_the_second_sync_does_nothing(folder):

@@ -70,7 +70,7 @@ def test_live_runs_are_completed_and_not_logged_twice(folder):
     assert own.is_local and own.link() == ""
     own.where = "http://host:5000"
     assert own.link().endswith(
-        f"#/experiments/{live.experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=fedpriv"
+        f"#/experiments/{live.experiment.experiment_id}/runs?workflowType=machine_learning"
     )
 
 
