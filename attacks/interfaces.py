@@ -426,6 +426,11 @@ class Attack(AttackContract, ComponentContract, Protocol):
         """
         return []
 
+    @staticmethod
+    def model_problem(config: Any, network: Network, shape: tuple[int, ...]) -> str | None:
+        """Say why the attack does not apply to a model for examples of a shape, or None."""
+        return None
+
 
 class ModelAttack(Attack, Protocol):
     """An attack on the cluster models."""

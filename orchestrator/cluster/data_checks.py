@@ -81,7 +81,25 @@ def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[s
         from algorithms.engine import own_model
 
         unfit["model.name"] = own_model.problem(run, shape, source.classes)
+    if not any(unfit.values()):
+        unfit |= _model_problems(run, source)
     return [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
+
+
+def _model_problems(run: Run, source: Source) -> dict[str, str | None]:
+    """Why attacks do not apply to the model, by their keys."""
+    asking = {
+        f"attacks.{i}": it
+        for i, it in enumerate(run.attacks)
+        if it.module.model_problem is not Attack.model_problem
+    }
+    if not asking:
+        return {}
+    from algorithms.core.network import Network
+
+    shape = source.train.x.shape[1:]
+    network = Network(run.model, shape, source.classes)
+    return {key: it.module.model_problem(it.config, network, shape) for key, it in asking.items()}
 
 
 def _settles(run: Run) -> bool:
