@@ -315,14 +315,14 @@ def _exposure(queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
         traced.mean(axis=1),
         sums["rank"][clients],
     ]
-    low, high = disparity.wilson(traced.sum(), traced.size)
+    low, high = map(float, disparity.wilson(traced.sum(), traced.size))
     metrics = {
         "span_auc": aucs.mean,
         "span_auc_low": aucs.mean_low,
         "span_auc_high": aucs.mean_high,
         "span_sia": float(traced.mean()),
-        "span_sia_low": float(low),
-        "span_sia_high": float(high),
+        "span_sia_low": low,
+        "span_sia_high": high,
         "span_sia_null": 1 / len(clients),
         "span_rank": float(sums["rank"][clients].mean()),
     }
