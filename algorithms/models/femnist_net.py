@@ -4,6 +4,7 @@ strided convolutions.
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from algorithms.models._images import at_least
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 CONVOLUTIONAL = True
 BATCH_NORM = False
+# Before torch 2.14, vmap cannot normalize groups of channels of images that are laid out channels-last.
+VMAP = tuple(map(int, version("torch").split(".")[:2])) >= (2, 14)
 
 
 class Config(SlotConfig):

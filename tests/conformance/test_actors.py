@@ -36,7 +36,7 @@ def backends(slot: Any, name: str) -> list[str]:
     """
     module = module_of(slot.key, name)
     able = {
-        "model": lambda: not (module.BATCH_NORM or module.RANDOM),
+        "model": lambda: module.VMAP and not (module.BATCH_NORM or module.RANDOM),
         "training": lambda: not module.PRIVATE_STEPS,
         "objective": lambda: module.VMAP,
     }
