@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, cast
 from pydantic import BaseModel, ConfigDict
 
 from datasets import outside
+from datasets.guard import guarded
 
 Contract = TypeVar("Contract", covariant=True)
 Fields = TypeVar("Fields", covariant=True)
@@ -239,11 +240,15 @@ class Completed:
         module: Any,
         contracts: tuple[type, ...],
         declarations: Mapping[str, Any] | None = None,
+        outside: tuple[str, str] | None = None,
     ) -> None:
         """Wrap a module; the first of the ``contracts`` has what it lacks, and ``declarations``
         replace its constants.
+
+        One from ``outside``, with the package of its slot and its name there, is guarded (`datasets.guard`).
         """
         self._module, self._contracts, self._declarations = module, contracts, declarations or {}
+        self._outside, self._calls = outside, dict[str, Any]()
 
     def under(self, fields: Any) -> Completed:
         """Return the component with the constants that it has under its ``fields``: its
@@ -252,7 +257,7 @@ class Completed:
         if not hasattr(self._module, "declarations"):
             return self
         config = self._module.Config.model_validate(fields, strict=False)
-        return Completed(self._module, self._contracts, self._module.declarations(config))
+        return Completed(self._module, self._contracts, self.declarations(config), self._outside)
 
     def __getattr__(self, name: str) -> Any:
         """Return the module's own attribute, or else the contract's default; AttributeError if
@@ -261,7 +266,7 @@ class Completed:
         if name in self._declarations:
             return self._declarations[name]
         if hasattr(self._module, name):
-            return getattr(self._module, name)
+            return self._guarded(name, getattr(self._module, name))
         for contract in self._contracts:
             default = getattr(contract, name, None)
             if hasattr(contract, name) and not getattr(default, "__isabstractmethod__", False):
@@ -269,6 +274,18 @@ class Completed:
         raise AttributeError(
             f"the component {self._module.__name__!r} has no {name!r}, which its slot requires"
         )
+
+    def _guarded(self, name: str, value: Any) -> Any:
+        """Return what the module has under a name; a function of the contract guarded, if it is from outside."""
+        owed = next((getattr(one, name) for one in self._contracts if hasattr(one, name)), None)
+        if not self._outside or owed is None or isinstance(value, type) or not callable(value):
+            return value
+        if name not in self._calls:
+            folder, component = self._outside
+            check = getattr(importlib.import_module(folder), "RETURNED", {}).get(name)
+            of = outside.room(folder), component
+            self._calls[name] = guarded(value, of, name, owed, check)
+        return self._calls[name]
 
 
 @remembered
@@ -296,12 +313,15 @@ def own_components(folder: str) -> dict[str, ModuleType]:
 
 
 @remembered
-def complete(folder: str, name: str) -> Completed:
+def complete(folder: str, name: str, guard: bool = False) -> Completed:
     """Return one component of a slot, completed with the defaults of the slot's contracts;
     KeyError if there is none.
+
+    One from outside is guarded (`datasets.guard`), and with ``guard`` any.
     """
     contracts = getattr(importlib.import_module(folder), "CONTRACTS", ())
-    return Completed(components(folder)[name], (*contracts, BaseContract))
+    guest = (folder, name) if guard or name not in own_components(folder) else None
+    return Completed(components(folder)[name], (*contracts, BaseContract), outside=guest)
 
 
 def described(folder: str) -> dict[str, Completed]:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 CHECKOUT = Path(__file__).resolve().parents[1]
 OURS = ("datasets", "algorithms", "attacks", "orchestrator")
 SITES = ("site-packages", "dist-packages")
+LONG = 150  # characters of an exception; of a longer text, the first sentence has the cause
 
 _own: tuple[Path, ...] = ()
 
@@ -134,3 +138,40 @@ def _editable_folder(distribution: Distribution) -> Path | None:
         return None
     editable = source.get("dir_info", {}).get("editable")
     return Path(unquote(urlsplit(source["url"]).path)).resolve() if editable else None
+
+
+def told(error: BaseException) -> tuple[str, str]:
+    """Return kind and text of an exception on one line, and " (file, line n)" of the user's code in which it was
+    raised, if there is any.
+    """
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an error of another's code may be one that cannot say what it is
+        text = ""
+    text = text if len(text) < LONG else text.partition(". ")[0][:300]
+    where = place_in("".join(traceback.format_tb(error.__traceback__)))
+    if isinstance(error, SyntaxError) and error.filename:
+        text, where = error.msg, f" ({error.filename}, line {error.lineno})"
+    return f"{type(error).__name__}{': ' if text else ''}{text}", where
+
+
+def place_in(calls: str) -> str:
+    """Return " (file, line n)" of the last line of a traceback that is neither ours nor of an installed package."""
+    ours = (
+        *(f"{CHECKOUT}/{package}/" for package in OURS),
+        f"{sysconfig.get_path('stdlib')}/",
+        "<",
+    )
+    for file, line in reversed(re.findall(r'File "(.+)", line (\d+)', calls)):
+        if not file.startswith(ours) and not {*SITES} & {*file.split("/")}:
+            return f" ({file}, line {line})"
+    return ""
+
+
+def message_of(error: BaseException) -> str:
+    """Write an exception as one line, with the file and line of the user's code in which it was raised.
+
+    >>> message_of(KeyError("width"))
+    "KeyError: 'width'"
+    """
+    return "".join(told(error))

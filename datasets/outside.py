@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from datasets import origins
+from datasets.guard import its_own
 
 GROUP = "fedpriv."
 
@@ -138,9 +139,9 @@ def loaded(folder: str) -> dict[str, ModuleType]:
         else:
             try:
                 module = importlib.import_module(offered.module)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # another's code may raise anything
+            except BaseException as error:
+                if not its_own(error):
+                    raise
                 why = cause(error)
                 reason = (
                     f"{why if why.startswith(source) else f'{source}: {why}'}; so {name} cannot "

@@ -89,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from datasets.federation import printed
+    from datasets.guard import ComponentError
     from orchestrator.cluster.address import StallError
     from orchestrator.config.errors import ConfigError, amount
     from orchestrator.results.paths import FolderError, require_working_folder
@@ -100,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
-    except (ConfigError, FolderError) as refusal:
+    except (ConfigError, FolderError, ComponentError) as refusal:
         print(printed(str(refusal)), file=sys.stderr)
         count = len(refusal.problems) if isinstance(refusal, ConfigError) else 1
         print(

@@ -27,9 +27,10 @@ from algorithms.core.snapshot import Snapshot
 from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.models import _facts
-from algorithms.models._callables import CallableError, message_of
+from algorithms.models._callables import CallableError
 from datasets.components import remembered
 from datasets.federation import Examples, Federation
+from datasets.origins import message_of
 
 EXAMPLES, CLIENTS = 4, 2
 SEED = 1_000_003  # one that no constructor sets by itself

@@ -17,12 +17,12 @@ import importlib
 import inspect
 import math
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
 from datasets import origins, outside
+from datasets.origins import message_of
 from datasets.sources._own_files import nearest
 
 Shape = tuple[int, ...]
@@ -41,7 +41,6 @@ DOWNLOADS = {
     "torchvision": ("weights", "weights_backbone"),
     "timm": ("pretrained", "checkpoint_path"),
 }
-LONG = 150  # characters of an exception; of a longer text, the first sentence has the cause
 EXAMPLE = "algorithms.models._linear"  # of ours, to show what a callable looks like
 
 
@@ -120,28 +119,6 @@ def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> par
 def asks_for_shape(path: str) -> bool:
     """Return whether the signature names the shape of an example, or a part of it."""
     return bool(set(_parameters(find(path))) & (GIVEN.keys() - set(CLASSES)))
-
-
-def message_of(error: BaseException) -> str:
-    """Write an exception as one line, with the file and line of the user's code in which it was
-    raised.
-
-    >>> message_of(KeyError("width"))
-    "KeyError: 'width'"
-    """
-    text = " ".join(str(error).split())
-    text = text if len(text) < LONG else text.partition(". ")[0][:300]
-    ours = tuple(f"{origins.CHECKOUT}/{package}/" for package in origins.OURS)
-    places = [
-        (frame.filename, frame.lineno)
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*ours, "<"))
-        and not {"site-packages", "importlib"} & {*frame.filename.split("/")}
-    ]
-    if isinstance(error, SyntaxError) and error.filename:
-        text, places = error.msg, [(error.filename, error.lineno)]
-    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
-    return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
 
 
 def _parameters(called: Built) -> list[str]:

@@ -23,6 +23,7 @@ from algorithms.core import outputs, own_values
 from algorithms.core.gradients import mean_cross_entropy
 from algorithms.models import _callables
 from datasets.components import remembered
+from datasets.origins import message_of
 
 SHAPES = ((3, 32, 32), (1, 28, 28), (16,), (3, 224, 224), (9, 128), (1, 8, 8))
 CLASSES = 7
@@ -155,6 +156,6 @@ def _vmap_failure(module: nn.Module, x: torch.Tensor) -> str:
             warnings.simplefilter("always")
             torch.func.vmap(torch.func.grad(loss), randomness="error")(arrays, torch.stack([x, x]))
     except Exception as error:
-        return f"torch.func.vmap cannot handle it ({_callables.message_of(error)})"
+        return f"torch.func.vmap cannot handle it ({message_of(error)})"
     slow = any("batching rule" in str(warning.message) for warning in warned)
     return "torch has layers of it in no form for many clients at once" if slow else ""

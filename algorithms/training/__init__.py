@@ -2,6 +2,8 @@
 torch.
 """
 
+from algorithms.core import returned
 from algorithms.interfaces import TrainingContract
 
 CONTRACTS = (TrainingContract,)
+RETURNED = {"schedule": returned.batches, "one_epoch": returned.batches}  # see `datasets.guard`

@@ -5,6 +5,8 @@ The contract is `datasets.interfaces.SplitContract`. Neither ``problems`` nor ``
 they return sentences, each of which opens with the dotted key concerned, as in "data.clients: ...".
 """
 
+from datasets.federation_checks import partition_problem
 from datasets.interfaces import SplitContract
 
 CONTRACTS = (SplitContract,)
+RETURNED = {"partition": partition_problem}  # see `datasets.guard`

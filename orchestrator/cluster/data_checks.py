@@ -15,11 +15,14 @@ from typing import Any
 
 from algorithms.interfaces import ComponentContract, Run
 from attacks.interfaces import Attack
-from datasets.components import Component
+from datasets.components import Component, own_components
 from datasets.federation import DataError, Examples, Source
+from datasets.guard import ComponentError
 from datasets.interfaces import SourceContract
+from datasets.origins import message_of
 from datasets.source_checks import source_problems
 from orchestrator.config.errors import ConfigProblem, keyed
+from orchestrator.config.slots import chosen_components
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.provenance import source_key
 from orchestrator.trial.federation import federation_key, partition_seed, settled
@@ -70,7 +73,9 @@ def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[s
         shortages = run.split.module.shortages(
             run.split.config, run.data.config, source
         ) or misfits(run, source)
-    except Exception as error:  # a split of the user's own may fail in any way
+    except ComponentError as error:
+        return [str(error)]
+    except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
     if shortages:
         return list(shortages)
@@ -147,7 +152,7 @@ def _lacking(
         data = run.split.module.partition(
             run.split.config, run.data.config, source, lambda name: stream(seed, name)
         )
-    except DataError as error:
+    except (DataError, ComponentError) as error:
         return str(error).split("\n")
     except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
@@ -192,14 +197,27 @@ def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> S
     try:
         source = data.module.load(data.config, root, download)
         problems = source_problems(source)
-    except DataError as error:
+    except (DataError, ComponentError) as error:
         return str(error)
-    except Exception as error:  # a reader of the user's own may fail in any way
+    except Exception as error:
         return failure(error, f"the reader of {data.name}")
     return (
         "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in problems)
         or source
     )
+
+
+def own_failure(run: Run, error: BaseException) -> str:
+    """A sentence for an exception of a run's step, about the run's first component from outside or its model by path;
+    empty if all of it is ours.
+    """
+    for key, component in chosen_components(run):
+        by_path = key == ("model",) and component.module.OWN_VALUES
+        if by_path or component.name not in own_components(component.folder):
+            place = "attacks" if key[0] == "attacks" else f"{'.'.join(map(str, key))}.name"
+            fails = f"fails on these data, as it would in the run: {message_of(error)}"
+            return f"{place}: {component.title} {fails}"
+    return ""
 
 
 def failure(error: BaseException, who: str, file: Path | None = None) -> str:

@@ -17,6 +17,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from datasets.federation import printable
+from datasets.guard import its_own
+from datasets.origins import OURS, message_of
 
 Key = tuple[
     str | int, ...
@@ -231,6 +233,10 @@ def validate(
         return model.model_validate_json(json.dumps(fields), strict=True), []
     except ValidationError as error:
         return None, translate(error, fields, names, model)
+    except BaseException as error:
+        if model.__module__.partition(".")[0] in OURS or not its_own(error):
+            raise
+        return None, [ConfigProblem(f"the fields cannot be checked: {message_of(error)}")]
 
 
 def translate(

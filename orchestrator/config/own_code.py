@@ -24,13 +24,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from pydantic import ValidationError
+
 from datasets import origins, outside
 from datasets.components import Config as BaseConfig
 from datasets.components import components, forget, own_components
+from datasets.origins import message_of
 from datasets.outside import Offer, room
 from orchestrator import CHECKOUT
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.slots import SLOTS, declared
+from orchestrator.config.slots import SLOTS, conforms, declared
 
 VARIABLE = "FEDPRIV_OWN_CODE"
 PACKAGE = "fedpriv_own_"  # and a place in code:, the packages that stand for folders of components
@@ -307,7 +310,11 @@ def _broken(code: OwnCode) -> Iterator[str]:
         for offer in offers:
             module = components(folder).get(offer.name)
             if module is not None:
-                yield from (f"{offer.origin}: {problem}" for problem in _lacks(folder, module))
+                try:
+                    lacking = [*_lacks(folder, module)]
+                except Exception as error:  # a module may answer to any name as it likes
+                    lacking = [message_of(error)]
+                yield from (f"{offer.origin}: {problem}" for problem in lacking)
             elif hasattr(sys.modules.get(offer.module), "SLOT") or offer.module not in sys.modules:
                 yield outside.why_not(folder, offer.name) or f"{offer.origin} is no component"
 
@@ -320,16 +327,20 @@ def _lacks(folder: str, module: ModuleType) -> Iterator[str]:
     if not (isinstance(config, type) and issubclass(config, BaseConfig)):
         yield "Config must be a class that extends datasets.components.Config"
     try:
-        missing = [
-            name.described
-            for name in declared(folder, module)
-            if name.owed and not hasattr(module, name.name)
-        ]
+        names = declared(folder, module)
     except (KeyError, TypeError):
         yield (
             "KINDS must be a tuple of 'models', 'updates', 'sums', 'replicas', 'halves' and "
             "'choices'"
         )
         return
+    missing = [name.described for name in names if name.owed and not hasattr(module, name.name)]
     if missing:
         yield f"defines no {', '.join(missing)}, which every component of {room(folder)} must have"
+    for constant in names:
+        value = vars(module).get(constant.name)
+        if value is not None and not constant.function:
+            try:
+                conforms(constant, value, strict=False)
+            except ValidationError as error:
+                yield f"{constant.name} is {value!r}: {error.errors(include_url=False)[0]['msg'].lower()}"

@@ -20,6 +20,7 @@ from algorithms.core.views import SIGHTS
 from algorithms.interfaces import Run
 from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
+from datasets.guard import ComponentError
 from datasets.outside import why_not
 from orchestrator.config.document import MISSING, value_at
 from orchestrator.config.errors import (
@@ -119,7 +120,7 @@ def check(
         for key, component in chosen_components(run):
             try:
                 problems += _component_problems(run, key, component)
-            except ValueError as error:
+            except (ValueError, ComponentError) as error:
                 problems += _of_error(error, key, component)
     problems += sight_problems(run)
     return (None, problems) if problems else _without_unread(run)
@@ -226,7 +227,7 @@ def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
                 if key == SPLIT
                 else component.module.resolve(component.config, run)
             )
-        except ValueError as error:
+        except (ValueError, ComponentError) as error:
             problems += _of_error(error, key, component)
         else:
             run = replace_component(run, key, replace(component, config=config))
@@ -250,7 +251,9 @@ def _component_problems(run: Run, key: Key, component: AnyComponent) -> list[Con
     ]
 
 
-def _of_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
+def _of_error(error: Exception, key: Key, component: AnyComponent) -> list[ConfigProblem]:
+    if isinstance(error, ComponentError):
+        return [ConfigProblem(keyed(str(error))[1], key)]
     if not isinstance(error, ValidationError):
         return [ConfigProblem(str(error), key)]
     return [

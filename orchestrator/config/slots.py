@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationInfo, field_validator
 
 from algorithms.core.views import ServerSees
 from algorithms.interfaces import Run
@@ -199,3 +199,10 @@ def declared(folder: str, module: Any) -> list[Declared]:
             if owed or name not in names:
                 names[name] = Declared(contract, name, owed, inspect.isfunction(value))
     return list(names.values())
+
+
+def conforms(constant: Declared, value: Any, strict: bool = True) -> None:
+    """Raise ValidationError if a constant's value is not of the type that the contract says."""
+    TypeAdapter(constant.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
+        value, strict=strict
+    )

@@ -16,13 +16,13 @@ from dataclasses import replace
 from itertools import chain, combinations
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from algorithms.engine.sensitivity import unlike_a_mean
 from datasets.components import Config, components
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.config.slots import Declared, Slot, declared
+from orchestrator.config.slots import Slot, conforms, declared
 from orchestrator.conformance.example_runs import chosen, described
 
 LIMITS = {
@@ -79,13 +79,6 @@ def contract_problems(slot: Slot, name: str) -> Iterator[str]:
                     f"{item.name}({', '.join(it.name for it in parameters)}) must be "
                     f"{item.described}"
                 )
-
-
-def conforms(constant: Declared, value: Any) -> None:
-    """Raise ValidationError if a constant's value is not of the type that the contract says."""
-    TypeAdapter(constant.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
-        value, strict=True
-    )
 
 
 def doubtful_names(slot: Slot, name: str) -> Iterator[str]:

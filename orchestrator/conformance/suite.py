@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from datasets.components import components
 from datasets.federation import DataError
+from datasets.guard import ComponentError
 from orchestrator.cluster.data_checks import failure
 from orchestrator.config.slots import Slot
 from orchestrator.conformance import behavior, declared
@@ -118,13 +119,13 @@ def _made(check: Check, slot: Slot, name: str) -> Finding:
         if slot.key == "data":
             return Finding(check, tuple(problems), f"not checked: {error}")
         problems.append(f"raised DataError: {error}")
-    except (Exception, SystemExit) as error:  # another's code may raise anything
+    except (Exception, SystemExit) as raised:  # another's code may raise anything
+        cause = raised.__cause__ if isinstance(raised, ComponentError) else raised
         hint = (
             "; a component must not change its arguments in place"
-            if "read-only" in str(error)
+            if "read-only" in str(raised)
             else ""
         )
-        problems.append(
-            failure(error, "it", Path(str(inspect.getfile(components(slot.folder)[name])))) + hint
-        )
+        file = Path(str(inspect.getfile(components(slot.folder)[name])))
+        problems.append(failure(cause, "it", file) + hint if cause else str(raised))
     return Finding(check, tuple(dict.fromkeys(problems)))

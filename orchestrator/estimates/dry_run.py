@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from algorithms.metrics.statistics import FEWEST, least_significant
-from algorithms.models._callables import message_of
 from datasets.federation import DataError
-from orchestrator.cluster.data_checks import data_problem
+from datasets.guard import ComponentError
+from orchestrator.cluster.data_checks import data_problem, own_failure
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus, local_nodes
 from orchestrator.config.errors import ConfigError, amount
@@ -180,13 +180,11 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
                 )
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
-        except Exception as error:
-            if not run.model.module.OWN_VALUES:
+        except ComponentError as error:
+            raise ConfigError([data_problem(sweep, str(error))]) from error
+        except (Exception, SystemExit) as error:
+            if not (sentence := own_failure(run, error)):
                 raise
-            sentence = (
-                f"model.name: {run.model.title} fails on these data, as it would in the run: "
-                f"{message_of(error)}"
-            )
             raise ConfigError([data_problem(sweep, sentence)]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
         anew += kinds[kind] * each_anew

@@ -81,7 +81,7 @@ def _loaded(
     import torch
 
     from algorithms.core import own_values
-    from algorithms.models._callables import message_of
+    from datasets.origins import message_of
 
     try:
         make = partial(model.module.build, model.config, tuple(takes["shape"]), takes["classes"])

@@ -17,6 +17,8 @@ from ray import tune
 from ray.util import get_current_placement_group
 
 from datasets.federation import DataError
+from datasets.guard import ComponentError
+from datasets.origins import place_in
 from orchestrator.config.run import resolve
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder
@@ -169,9 +171,11 @@ class Driver(tune.Trainable):
             raise cause
         diverged = isinstance(cause, FloatingPointError)
         is_explained = diverged or isinstance(cause, DamageError)
-        reason = str(cause) if is_explained else f"{type(cause).__name__}: {cause}"
+        reason, calls = str(cause), traceback.format_exc()
+        if not is_explained and not isinstance(cause, ComponentError):
+            reason = f"{type(cause).__name__}{place_in(calls)}: {cause}"
         if not is_explained:
-            write_atomically(self.folder.error, traceback.format_exc().encode())
+            write_atomically(self.folder.error, calls.encode())
         status = "diverged" if diverged else "failed"
         return outcome.give_up(
             self.folder, self.trial, status, reason, self.trial_config.identity, self.began

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from datasets.components import components
-from orchestrator.config.slots import declared
-from orchestrator.conformance.declared import conforms
+from orchestrator.config.slots import conforms, declared
 from tests.support.slot_components import EVERY, FOLDERS
 
 ROOT = Path(__file__).parents[2]

@@ -84,7 +84,11 @@ SPLIT = '''"""All alike, with a leak."""
 
 from dataclasses import replace
 
+import numpy as np
+
 from datasets.components import Config as SlotConfig
+
+NOBODY = np.full(60, -1)
 
 
 class Config(SlotConfig):
@@ -148,7 +152,7 @@ def test_a_component_without_mistakes_passes(tmp_path, capsys, slot):
 
 STEP, BYTES = "step = config.scale * received.mean", "other bytes"
 TWICE = "a component must not change its arguments in place"
-PARAMETERS = "apply must return parameters [d] in float32, got "
+PARAMETERS = "it returned (float64 [6], "
 NOISE = "release does not add the noise that it is given"
 LEAK = "are training examples of clients"
 # What is wrong, several things at once where one does not hide the other: the text, what stands
@@ -174,11 +178,16 @@ MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
     (
         "aggregation",
         [
-            (".astype(np.float32), state", ", state", f"{PARAMETERS}float64 [6]"),
+            (".astype(np.float32), state", ", state", PARAMETERS),
+        ],
+    ),
+    (
+        "aggregation",
+        [
             (
                 "), state, {",
-                '), {"more": step}, {',
-                "apply must leave the state's names, types and shapes",
+                '), {"more": np.zeros(2)}, {',
+                "fails in apply",
             ),
         ],
     ),
@@ -214,7 +223,7 @@ MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
             (
                 "np.ones(len(examples))",
                 "-np.ones(len(examples))",
-                "weigh must return a positive weight for each",
+                "weights -1 to -1",
             )
         ],
     ),
@@ -326,11 +335,32 @@ MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
         ],
     ),
     *(
-        ("data.split", [("return made", f"return replace(made, {part}={given})", f"{said} {LEAK}")])
-        for part, given, said in (
-            ("nonmembers", "source.train[:60]", "of the 60 examples in nonmembers"),
-            ("test", "made.train[:50]", "50 of the 50 examples in test"),
-            ("validation", "made.train[:5]", "5 of the 5 examples in validation"),
+        (
+            "data.split",
+            [
+                (
+                    "return made",
+                    f"return replace(made, {part}={given}, {owner}=NOBODY[:{size}])",
+                    f"{said} {LEAK}",
+                )
+            ],
+        )
+        for part, given, owner, size, said in (
+            (
+                "nonmembers",
+                "source.train[:60]",
+                "nonmember_owner",
+                60,
+                "of the 60 examples in nonmembers",
+            ),
+            ("test", "made.train[:50]", "test_owner", 50, "50 of the 50 examples in test"),
+            (
+                "validation",
+                "made.train[:5]",
+                "validation_owner",
+                5,
+                "5 of the 5 examples in validation",
+            ),
         )
     ),
 ]
