@@ -248,7 +248,7 @@ class Completed:
         One from ``outside``, with the package of its slot and its name there, is guarded (`datasets.guard`).
         """
         self._module, self._contracts, self._declarations = module, contracts, declarations or {}
-        self._outside, self._calls = outside, dict[str, Any]()
+        self.outside, self._calls = outside, dict[str, Any]()
 
     def under(self, fields: Any) -> Completed:
         """Return the component with the constants that it has under its ``fields``: its
@@ -257,7 +257,7 @@ class Completed:
         if not hasattr(self._module, "declarations"):
             return self
         config = self._module.Config.model_validate(fields, strict=False)
-        return Completed(self._module, self._contracts, self.declarations(config), self._outside)
+        return Completed(self._module, self._contracts, self.declarations(config), self.outside)
 
     def __getattr__(self, name: str) -> Any:
         """Return the module's own attribute, or else the contract's default; AttributeError if
@@ -278,10 +278,10 @@ class Completed:
     def _guarded(self, name: str, value: Any) -> Any:
         """Return what the module has under a name; a function of the contract guarded, if it is from outside."""
         owed = next((getattr(one, name) for one in self._contracts if hasattr(one, name)), None)
-        if not self._outside or owed is None or isinstance(value, type) or not callable(value):
+        if not self.outside or owed is None or isinstance(value, type) or not callable(value):
             return value
         if name not in self._calls:
-            folder, component = self._outside
+            folder, component = self.outside
             check = getattr(importlib.import_module(folder), "RETURNED", {}).get(name)
             of = outside.room(folder), component
             self._calls[name] = guarded(value, of, name, owed, check)

@@ -55,6 +55,8 @@ class Network:
             model.module.OWN_VALUES,
             model.module.RANDOM or model.module.OWN_VALUES,
         )
+        # Code of others may look at tensors (``view``) that must then be laid out as they are by default.
+        self.channels_last = not (self.own_values or getattr(model.module, "outside", None))
         self.module = self._built()
         self.dense = not any(
             isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules()
@@ -71,8 +73,8 @@ class Network:
             name: buffer for name, buffer in changing.items() if buffer.is_floating_point()
         }
         self.counters = [buffer for buffer in changing.values() if not buffer.is_floating_point()]
-        self.layout = layout_of(parameters, channels_last=not self.own_values)
-        self.buffer_layout = layout_of(statistics, channels_last=not self.own_values)
+        self.layout = layout_of(parameters, channels_last=self.channels_last)
+        self.buffer_layout = layout_of(statistics, channels_last=self.channels_last)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
         self.buffers = torch.zeros(self.buffer_layout.size, device=device)
@@ -140,12 +142,9 @@ class Network:
     def inputs(self, x: Floats | torch.Tensor) -> torch.Tensor:
         """Move examples [n, ...] to the module's device; images of our own networks get the
         channels-last memory format.
-
-        A module of somebody else may look at tensors (``view``) that must then be laid out as they
-        are by default.
         """
         tensor = as_tensor(x).to(self.device)
-        if self.own_values:
+        if not self.channels_last:
             return tensor.flatten().view(
                 tensor.shape
             )  # also the strides of a single channel are then the usual ones

@@ -15,11 +15,11 @@ from typing import Any
 
 from algorithms.interfaces import ComponentContract, Run
 from attacks.interfaces import Attack
-from datasets.components import Component, own_components
+from datasets.components import Component, components, own_components
 from datasets.federation import DataError, Examples, Source
 from datasets.guard import ComponentError
 from datasets.interfaces import SourceContract
-from datasets.origins import message_of
+from datasets.origins import told
 from datasets.source_checks import source_problems
 from orchestrator.config.errors import ConfigProblem, keyed
 from orchestrator.config.slots import chosen_components
@@ -208,14 +208,17 @@ def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> S
 
 
 def own_failure(run: Run, error: BaseException) -> str:
-    """A sentence for an exception of a run's step, about the run's first component from outside or its model by path;
-    empty if all of it is ours.
+    """A sentence for an exception of a run's step, about the run's first component from outside
+    or its model by path; empty if all of it is ours.
     """
+    what, where = told(error)
     for key, component in chosen_components(run):
-        by_path = key == ("model",) and component.module.OWN_VALUES
-        if by_path or component.name not in own_components(component.folder):
+        guest = component.name not in own_components(component.folder)
+        if guest or (key == ("model",) and component.module.OWN_VALUES):
             place = "attacks" if key[0] == "attacks" else f"{'.'.join(map(str, key))}.name"
-            fails = f"fails on these data, as it would in the run: {message_of(error)}"
+            file = components(component.folder)[component.name].__file__
+            where = where or (f" ({file})" if guest else "")
+            fails = f"fails on these data, as it would in the run: {what}{where}"
             return f"{place}: {component.title} {fails}"
     return ""
 

@@ -99,4 +99,5 @@ def _loaded(
         )
         raise refusal(f"{sentence}: {message_of(error)}") from error
     module.eval()  # and then as a trial computes, so that the bits are the same
-    return module if values else module.to(memory_format=torch.channels_last)
+    as_it_is = values or getattr(model.module, "outside", None)
+    return module if as_it_is else module.to(memory_format=torch.channels_last)
