@@ -34,6 +34,7 @@ from orchestrator.config.search_space import WORDS
 # the time to a refusal.
 MOST_BYTES = 256 * 1024
 MOST_VALUES = 50_000
+MOST_BRACKETS = 5000  # libyaml takes a second for so many that are open
 DEEPEST = 20
 LARGEST_INTEGER = 2**63 - 1
 TOO_LARGE = (
@@ -100,6 +101,12 @@ class CoreLoader(yaml.SafeLoader):
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Open a bracket; the time that PyYAML takes for one grows with those that are open."""
+        if self.flow_level > DEEPEST:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
 
 
 for _kind in ("null", "bool", "int", "float"):
@@ -318,6 +325,37 @@ def contents(path: Path) -> str:
     ) as error:  # a directory, no permission, a name with a null character
         sentence = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     raise ConfigError([ConfigProblem(sentence.rstrip(), file=str(path), line=line)]) from None
+
+
+def parsed(content: str | bytes) -> Any:
+    """Return what a text in YAML holds that fedpriv wrote.
+
+    Raises:
+        ValueError: it holds too much, with aliases expanded, to be of ours, or no YAML.
+    """
+    loader = getattr(
+        yaml, "CSafeLoader", yaml.SafeLoader
+    )  # 438 records: 0.3 s in pure Python, 0.03 s with libyaml
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+        if text.count("[") + text.count("{") > MOST_BRACKETS:
+            raise ValueError(f"has more than {MOST_BRACKETS} brackets")
+        value = yaml.load(text, Loader=loader)
+        if _expanded(value, {}) > MOST_VALUES:
+            raise ValueError(f"has more than {MOST_VALUES} values with aliases expanded")
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+def _expanded(value: Any, known: dict[int, int]) -> int:
+    """The number of values in a value, with aliases expanded; RecursionError if it is in itself."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        items = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_expanded(item, known) for item in items)
+    return known[id(value)]
 
 
 def read(text: str, file: str) -> Document:

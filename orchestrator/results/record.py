@@ -11,6 +11,7 @@ import yaml
 from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
+from orchestrator.config.document import parsed
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import TrialFolder
@@ -146,9 +147,9 @@ def drew_secret_noise(folder: TrialFolder) -> bool:
         content = read_plain(folder.config)
         return (
             b"noise: secret" in content
-            or not {"privacy", "attacks"} <= dict(yaml.safe_load(content)).keys()
+            or not {"privacy", "attacks"} <= dict(parsed(content)).keys()
         )
-    except (OSError, ValueError, TypeError, yaml.YAMLError):
+    except (OSError, ValueError, TypeError):
         return True
 
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from algorithms.interfaces import ModelContract
 from datasets.components import Component, components
+from orchestrator.config.document import parsed
 from orchestrator.config.errors import ConfigError, refusal, unknown_name, validate
 from orchestrator.results.log import DamageError, read_manifest
 from orchestrator.results.paths import TrialFolder
@@ -52,10 +51,10 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
         for key, array in load(content).items():
             group, _, parameter = key.partition(".")
             arrays.setdefault(group, {})[parameter] = array
-        fields = dict(yaml.safe_load(config)["model"])
+        fields = dict(parsed(config)["model"])
         name = fields.pop("name")
         takes = manifest.facts["model"]
-    except (SafetensorError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise refusal(
             f"{folder.model} is not what a trial saves: {type(error).__name__}"
         ) from error

@@ -19,10 +19,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import yaml
-
 from algorithms.core.accounting import Account
 from algorithms.interfaces import Run
+from orchestrator.config.document import parsed
 from orchestrator.config.errors import refusal
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep
@@ -56,7 +55,7 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
             raise refusal(sentence, "--results")
         for row in facts["trials"]:
             with _needed(kept := folder.trial(row["id"]).config):
-                run = resolve(yaml.safe_load(read_plain(kept)))
+                run = resolve(parsed(read_plain(kept)))
             return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None
     import numpy as np
 
@@ -89,7 +88,7 @@ def _needed(file: Path) -> Iterator[None]:
     """Refuse a search, which cannot be drawn twice, if a file that it has left is not readable."""
     try:
         yield
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         sentence = (
             f"{file} cannot be read ({error}), and the search needs it; give the sweep another name"
         )

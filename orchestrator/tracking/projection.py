@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import yaml
 from mlflow.entities import Dataset, Metric
 
 from algorithms.metrics.statistics import number
+from orchestrator.config.document import parsed
 from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import Results, read_results
@@ -96,7 +96,7 @@ def project_trial(
     paths = folder.trial(trial)
     manifest, failed = read_manifest(paths.path, trial), record["status"] == "failed"
     files = {name: manifest.read(name) for name in manifest.parts if name != paths.model.name}
-    run = yaml.safe_load(files[paths.config.name])
+    run = parsed(files[paths.config.name])
     metrics, origin = record.get("metrics") or {}, record.get("origin") or {}
     ended, seconds = _written(paths.manifest), record.get("seconds") or 0.0
     started = ended - int(1000 * seconds)
