@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -12,7 +13,7 @@ from orchestrator.config.errors import ConfigError
 LEVELS = "abcdefghi"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{inner}'] * 9)}]\n"
-    for inner, name in zip(LEVELS, LEVELS[1:], strict=False)
+    for inner, name in pairwise(LEVELS)
 )
 FORGED = [
     BOMB,
