@@ -1,4 +1,4 @@
-"""What attacks must return beyond the types in their contracts: arrays as long as they must be, and numbers.
+"""What attacks must return beyond the types in their contracts: lengths of arrays, and numbers.
 
 Each function is given what was returned, then the arguments of the call, and says what is wrong
 (`datasets.guard.Check`).
@@ -39,7 +39,10 @@ def observed(result: Any, _config: Any, seen: Any) -> str | None:
         shape = getattr(array, "shape", None)
         if not shape or shape[0] != count:
             what = f"an array of shape {list(shape)}" if shape is not None else type(array).__name__
-            return f"{what}; it must return an array with a row for each of {count} clients, or several by name"
+            return (
+                f"{what}; it must return an array with a row for each of {count} "
+                "clients, or several by name"
+            )
     return None
 
 
@@ -53,7 +56,10 @@ def exposed(result: Exposure, _config: Any, seen: Any) -> str | None:
     clients = seen.data.clients
     for name, column in result.clients.items():
         if np.shape(column) != (clients,):
-            return f"the column {name} of shape {list(np.shape(column))}; it must be [{clients}], a value for each client"
+            return (
+                f"the column {name} of shape {list(np.shape(column))}; it must be "
+                f"[{clients}], a value for each client"
+            )
     return found(result)
 
 
@@ -64,7 +70,10 @@ def audited(result: Audit, _config: Any, model: AttackedModel) -> str | None:
     if len({*sizes.values()}) > 1 or len(sizes["score"]) != 1:
         return f"scores of shapes {sizes}; they must be [n], all as long"
     if len(scores.client) and not -1 <= scores.client.min() <= scores.client.max() < clients:
-        return f"scores of clients up to {scores.client.max()}; there are {clients}, from 0, and -1 is nobody"
+        return (
+            f"scores of clients up to {scores.client.max()}; there are {clients}, "
+            "from 0, and -1 is nobody"
+        )
     risks = {"published_risk": result.published_risk, "measured_risk": result.measured_risk}
     return (
         _no_number(risks, "the")

@@ -245,7 +245,8 @@ class Completed:
         """Wrap a module; the first of the ``contracts`` has what it lacks, and ``declarations``
         replace its constants.
 
-        One from ``outside``, with the package of its slot and its name there, is guarded (`datasets.guard`).
+        One from ``outside``, with the package of its slot and its name there, is guarded
+        (`datasets.guard`).
         """
         self._module, self._contracts, self._declarations = module, contracts, declarations or {}
         self.outside, self._calls = outside, dict[str, Any]()
@@ -276,7 +277,9 @@ class Completed:
         )
 
     def _guarded(self, name: str, value: Any) -> Any:
-        """Return what the module has under a name; a function of the contract guarded, if it is from outside."""
+        """Return what the module has under a name; a function of the contract guarded, if it is
+        from outside.
+        """
         owed = next((getattr(one, name) for one in self._contracts if hasattr(one, name)), None)
         if not self.outside or owed is None or isinstance(value, type) or not callable(value):
             return value

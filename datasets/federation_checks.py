@@ -1,4 +1,6 @@
-"""What the rest of the program takes for granted of a partition, checked where a split from outside made it."""
+"""What the rest of the program takes for granted of a partition, checked where a split from
+outside made it.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,22 @@ def partition_problem(data: Federation, _config: Any, data_config: Any, *_: Any)
 
 
 def _problems(data: Federation, clients: int) -> Iterator[str]:
-    """Yield what is wrong with a partition among so many clients, each thing where those before it are right."""
+    """Yield what is wrong with a partition among so many clients, each thing where those before
+    it are right.
+    """
     offsets = data.offsets
     if not _integers(offsets) or offsets.shape != (clients + 1,):
-        yield f"offsets {_seen(offsets)}; they must be {clients + 1} integers for data.clients: {clients}"
+        yield (
+            f"offsets {_seen(offsets)}; they must be {clients + 1} integers for "
+            f"data.clients: {clients}"
+        )
         return
     if offsets[0] != 0 or (np.diff(offsets) < 1).any() or offsets[-1] != len(data.train):
         yield (
-            f"offsets from {offsets[0]} to {offsets[-1]}, clients with {np.diff(offsets).min()} or more of "
-            f"{len(data.train)} training examples; all must belong to a client, and each must have one"
+            f"offsets from {offsets[0]} to {offsets[-1]}, clients with "
+            f"{np.diff(offsets).min()} or more of "
+            f"{len(data.train)} training examples; all must belong to a client, "
+            "and each must have one"
         )
     parts = {
         "train": (data.train, None),
@@ -40,7 +49,10 @@ def _problems(data: Federation, clients: int) -> Iterator[str]:
         if owner is not None and (not _integers(owner) or owner.shape != (len(part),)):
             yield f"owners of {name} {_seen(owner)}; they must be [{len(part)}] integers"
         elif owner is not None and len(owner) and not -1 <= owner.min() <= owner.max() < clients:
-            yield f"owners of {name} from {owner.min()} to {owner.max()}; there are {clients} clients, from 0, and -1"
+            yield (
+                f"owners of {name} from {owner.min()} to {owner.max()}; there are "
+                f"{clients} clients, from 0, and -1"
+            )
     for name, size in (
         ("groups", clients),
         ("strengths", clients),
@@ -49,7 +61,10 @@ def _problems(data: Federation, clients: int) -> Iterator[str]:
         if np.shape(getattr(data, name)) != (size,):
             yield f"{name} {_seen(getattr(data, name))}; they must be [{size}]"
     if not 0 <= data.groups.min() <= data.groups.max() < len(data.group_names):
-        yield f"groups up to {data.groups.max()}; they are numbers into {len(data.group_names)} group_names"
+        yield (
+            f"groups up to {data.groups.max()}; they are numbers into "
+            f"{len(data.group_names)} group_names"
+        )
 
 
 def _part_problems(name: str, part: Any, classes: int) -> Iterator[str]:
@@ -61,9 +76,15 @@ def _part_problems(name: str, part: Any, classes: int) -> Iterator[str]:
     ):
         yield f"{type(part).__name__} as {name}; it must be Examples of NumPy arrays x and y"
     elif len(x) != len(y) or y.ndim != 1:
-        yield f"{name} with x {list(x.shape)} and y {list(y.shape)}; y must be [n], a label for each example"
+        yield (
+            f"{name} with x {list(x.shape)} and y {list(y.shape)}; y must be [n], a "
+            "label for each example"
+        )
     elif len(y) and (not _integers(y) or not 0 <= y.min() <= y.max() < classes):
-        yield f"{name} with labels from {y.min()} to {y.max()}; they must be integers from 0 to {classes - 1}"
+        yield (
+            f"{name} with labels from {y.min()} to {y.max()}; they must be integers "
+            f"from 0 to {classes - 1}"
+        )
 
 
 def _integers(array: Any) -> bool:

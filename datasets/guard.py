@@ -1,4 +1,4 @@
-"""Calls of components from outside: what they raise, and what they return that they must not, is one sentence.
+"""Calls of components from outside: what they raise or wrongly return is one sentence.
 
 It names the slot, the component, its function, and file and line of the code that is at fault.
 """
@@ -31,7 +31,9 @@ EXPECTED = (DataError, FloatingPointError, MemoryError)
 REFUSING = ("resolve", "problems", "settle")
 NUMBERS = {np.float64: "fiub", np.int64: "iu", np.bool_: "b"}  # kinds that stand for such an array
 Check = Callable[..., str | None]
-"""Of what a function returned, and of its arguments: what is wrong, as the end of "it returned ..."."""
+"""Of what a function returned, and of its arguments: what is wrong, as the end of "it returned
+...".
+"""
 
 
 class ComponentError(Exception):
@@ -45,10 +47,10 @@ def guarded(
     contract: Any,
     check: Check | None,
 ) -> Callable[..., Any]:
-    """Return the function ``label`` of a component from outside so that it raises `ComponentError` instead.
+    """Return the function ``label`` of a component so that it raises `ComponentError` instead.
 
-    The component is ``of`` a room and has a name there; ``contract`` is the function in the slot's contract, and
-    ``check`` looks at what is returned.
+    The component is ``of`` a room and has a name there; ``contract`` is the function in the
+    slot's contract, and ``check`` looks at what is returned.
     """
     room, name = of
     who = f"{KEYS.get(room, f'{room}.name')}: {name} fails in {label}"
@@ -97,7 +99,9 @@ def _config(result: Any, config: Any, *_: Any) -> str | None:
 
 @lru_cache(maxsize=256)
 def _returned(contract: Any) -> Any:
-    """Return what a contract's function is declared to return; Any where that needs what is not loaded."""
+    """Return what a contract's function is declared to return; Any where that needs what is not
+    loaded.
+    """
     declared = getattr(contract, "__annotations__", {}).get("return", Any)
     if not isinstance(declared, str):
         return declared
@@ -121,7 +125,8 @@ def _seen(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_seen, value))})"
     if isinstance(value, Mapping):
-        return f"a map of {', '.join(f'{name}: {_seen(one)}' for name, one in value.items()) or 'nothing'}"
+        parts = [f"{name}: {_seen(one)}" for name, one in value.items()]
+        return f"a map of {', '.join(parts) or 'nothing'}"
     return "None" if value is None else type(value).__name__
 
 

@@ -141,8 +141,8 @@ def _editable_folder(distribution: Distribution) -> Path | None:
 
 
 def told(error: BaseException) -> tuple[str, str]:
-    """Return kind and text of an exception on one line, and " (file, line n)" of the user's code in which it was
-    raised, if there is any.
+    """Return kind and text of an exception on one line, and " (file, line n)" of the user's code
+    in which it was raised, if there is any.
     """
     try:
         text = " ".join(str(error).split())
@@ -156,7 +156,9 @@ def told(error: BaseException) -> tuple[str, str]:
 
 
 def place_in(calls: str) -> str:
-    """Return " (file, line n)" of the last line of a traceback that is neither ours nor of an installed package."""
+    """Return " (file, line n)" of the last line of a traceback that is neither ours nor of an
+    installed package.
+    """
     ours = (
         *(f"{CHECKOUT}/{package}/" for package in OURS),
         f"{sysconfig.get_path('stdlib')}/",
@@ -169,7 +171,7 @@ def place_in(calls: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Write an exception as one line, with the file and line of the user's code in which it was raised.
+    """Write an exception as one line, with the file and line of the user's code that raised it.
 
     >>> message_of(KeyError("width"))
     "KeyError: 'width'"

@@ -55,7 +55,8 @@ class Network:
             model.module.OWN_VALUES,
             model.module.RANDOM or model.module.OWN_VALUES,
         )
-        # Code of others may look at tensors (``view``) that must then be laid out as they are by default.
+        # Code of others may look at tensors (``view``) that must then be laid out as they are by
+        # default.
         self.channels_last = not (self.own_values or getattr(model.module, "outside", None))
         self.module = self._built()
         self.dense = not any(

@@ -1,4 +1,4 @@
-"""What components of the slots of a round must return beyond the types in their contracts: shapes and ranges.
+"""What components must return in a round beyond the types in their contracts: shapes, ranges.
 
 Each function is given what was returned, then the arguments of the call, and says what is wrong
 (`datasets.guard.Check`).
@@ -70,7 +70,9 @@ def factors(result: Any, _config: Any, norms: Doubles) -> str | None:
 
 
 def choice(result: Any, _config: Any, view: View, _preferences: Any) -> str | None:
-    """Check the models [clients] that clients choose, and what each costs them [clients, clusters]."""
+    """Check the models [clients] that clients choose, and what each costs them [clients,
+    clusters].
+    """
     chosen, costs = result
     models = view.losses.shape[1]
     if wrong := _shape(chosen, view.previous.shape, "models") or _shape(
@@ -87,7 +89,10 @@ def batches(result: Any, _config: Any, examples: int, *_: Any) -> str | None:
     if result.ndim != 2:
         return f"batches of shape {list(result.shape)}; they must be [steps, batch]"
     if result.size and not -1 <= result.min() <= result.max() < examples:
-        return f"positions {result.min()} to {result.max()}; they must be from 0 to {examples - 1}, or -1 for padding"
+        return (
+            f"positions {result.min()} to {result.max()}; they must be from 0 to "
+            f"{examples - 1}, or -1 for padding"
+        )
     return None
 
 

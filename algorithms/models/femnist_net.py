@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 CONVOLUTIONAL = True
 BATCH_NORM = False
-# Before torch 2.14, vmap cannot normalize groups of channels of images that are laid out channels-last.
+# Before torch 2.14, vmap cannot normalize groups of channels of images that are laid out
+# channels-last.
 VMAP = tuple(map(int, version("torch").split(".")[:2])) >= (2, 14)
 
 

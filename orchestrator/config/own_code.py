@@ -343,4 +343,5 @@ def _lacks(folder: str, module: ModuleType) -> Iterator[str]:
             try:
                 conforms(constant, value, strict=False)
             except ValidationError as error:
-                yield f"{constant.name} is {value!r}: {error.errors(include_url=False)[0]['msg'].lower()}"
+                why = error.errors(include_url=False)[0]["msg"].lower()
+                yield f"{constant.name} is {value!r}: {why}"

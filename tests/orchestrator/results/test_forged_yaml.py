@@ -12,8 +12,7 @@ from orchestrator.config.errors import ConfigError
 
 LEVELS = "abcdefghi"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{inner}'] * 9)}]\n"
-    for inner, name in pairwise(LEVELS)
+    f"{name}: &{name} [{', '.join([f'*{inner}'] * 9)}]\n" for inner, name in pairwise(LEVELS)
 )
 FORGED = [
     BOMB,
