@@ -403,8 +403,11 @@ def config_of(trial: TrialFolder) -> dict[str, Any]:
     """
     content = part_of(trial, trial.config)
     try:
-        return dict(printed(parsed(content.decode()))) if content else {}
-    except (ValueError, TypeError, RecursionError) as error:
+        run = dict(printed(parsed(content.decode()))) if content else {}
+        if not all(isinstance(attack["name"], str) for attack in run.get("attacks", ())):
+            raise TypeError("the name of an attack is no text")
+        return run
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FolderError(
             f"{trial.config} is not what was saved: it is no run{REPAIRED}"
         ) from error

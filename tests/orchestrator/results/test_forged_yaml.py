@@ -9,6 +9,8 @@ import pytest
 
 from orchestrator.config.document import DEEPEST, parsed, read
 from orchestrator.config.errors import ConfigError
+from orchestrator.report import data
+from orchestrator.results.paths import FolderError, TrialFolder
 
 LEVELS = "abcdefghi"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -44,3 +46,11 @@ def test_what_may_be_read_is_read():
     assert parsed(nested) == read(nested, "f").value
     shared = "a: &a [1, 2]\nb: *a\n"
     assert parsed(shared.encode()) == {"a": [1, 2], "b": [1, 2]} == read(shared, "f").value
+
+
+@pytest.mark.parametrize("attacks", ["5", "[fedmia]", "[{name: [1]}]", "[{every: 1}]"])
+def test_a_run_whose_attacks_have_no_names_is_none(tmp_path, monkeypatch, attacks):
+    folder = TrialFolder(tmp_path / "t")
+    monkeypatch.setattr(data, "part_of", lambda *_: f"attacks: {attacks}\n".encode())
+    with pytest.raises(FolderError):
+        data.config_of(folder)
