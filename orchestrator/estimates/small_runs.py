@@ -32,7 +32,7 @@ from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
-# seconds of a first try that is done again, because most of them may be those of loading code
+# processor seconds of a first try that is done again, because most may be those of loading code
 LOADING = 3.0
 LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
 # how many times as long a try is expected to take as the one before, with twice the clients and
@@ -142,8 +142,8 @@ class SmallRuns:
 
 
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
-    """Return the first clients of a federation with some examples each, and as many others;
-    itself if that is all.
+    """Return the first clients of a federation with some examples each, in every part, and as
+    many of nobody; itself if that is all.
     """
     clients, sizes = min(clients, data.clients), np.minimum(data.sizes, examples)[:clients]
     if clients == data.clients and (sizes == data.sizes).all():
@@ -153,7 +153,9 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     )
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
-        rows = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
+        most = dict.fromkeys(range(clients), examples) | {NOBODY: clients * examples}
+        each = [np.flatnonzero(owner == client)[:count] for client, count in most.items()]
+        rows = np.sort(np.concatenate(each))
         return part[rows], owner[rows]
 
     test, test_owner = of_those(data.test, data.test_owner)
@@ -214,9 +216,8 @@ class Small:
                 size *= 2
                 continue
             whole = time.perf_counter() - started
-            if (
-                not loaded and whole < LOADING
-            ):  # the very first try also loads code, which is no part of a step
+            # The very first try also loads code, which is no part of a step.
+            if not loaded and seconds < LOADING:
                 loaded = True
                 continue
             tries.append((units, seconds))
@@ -343,8 +344,12 @@ class Small:
     def attack(self, data: Federation, name: str) -> Step:
         """Attack the updates of a round, or a model; by the examples that updates or shadow
         models are tried on.
+
+        Raises DataError if so few of the data are too few for the attack.
         """
         kinds = (attack := attack_named(self.run, name)).module.KINDS
+        if data is not self.data and attack.module.data_problems(attack.config, data):
+            raise DataError(f"{name} needs more of {data.name}")
         make = (
             self._observe
             if "updates" in kinds

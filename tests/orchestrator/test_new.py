@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -55,6 +56,39 @@ def test_a_table_becomes_a_sweep(patients, tmp_path, capsys, options):
     assert (run.split.name, run.data.config.clients) == (
         ("natural", 3) if options else ("dirichlet", 7)
     )
+
+
+def sites(folder: Path, kind: str) -> tuple[Path, list[str]]:
+    """Four clients of 60 to 120 examples, as a table, arrays or images; and the options."""
+    draw = np.random.default_rng(0)
+    client = np.repeat(range(4), [60, 80, 100, 120])
+    y = draw.integers(0, 2, len(client))
+    x = draw.normal(y[:, None], 1, (len(client), 6)).astype(np.float32)
+    path = folder / {"table": "t.parquet", "arrays": "t.npz", "images": "t"}[kind]
+    if kind == "table":
+        columns = {f"x{i}": x[:, i] for i in range(6)}
+        pd.DataFrame(columns | {"y": y, "site": client}).to_parquet(path)
+        return path, ["--label", "y", "--client", "site"]
+    if kind == "arrays":
+        np.savez(path, x=x, y=y, client=client)
+        return path, ["--client", "client"]
+    pixels = draw.integers(0, 255, (len(client), 8, 8), np.uint8)
+    for i, image in enumerate(pixels):
+        place = path / f"site{client[i]}" / "ab"[y[i]]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{i}.png")
+    return path, ["--layout", "client/class"]
+
+
+@pytest.mark.parametrize("kind", ["table", "arrays", "images"])
+def test_the_first_command_that_new_names_ends_well(tmp_path, capsys, kind):
+    """The dry run of what it wrote: with clients of the data set aside for the server."""
+    source, options = sites(tmp_path, kind)
+    output = str(tmp_path / "new.yaml")
+    assert main(["new", str(source), *options, "--output", output]) == 0
+    assert "server: [" in Path(output).read_text()
+    assert main(["run", output, "--dry-run", "--results", str(tmp_path / "r")]) == 0
+    assert "estimate: " in capsys.readouterr().out
 
 
 @pytest.mark.slow
