@@ -48,7 +48,19 @@ LIKE_EMPTY = re.compile(
 )  # words that may stand for an empty cell
 TOKENS = re.compile(r"(?i)(.*[_-])?(input_?ids?|tokens?(_?ids?)?)")
 EACH_FILE = "each file is a client; --client names a column that says it instead"
+MANY = 0.1  # share of rows or clients whose loss is a warning
+KEPT = (
+    "copies of members are among the non-members, so that membership attacks find less than there "
+    "is"
+)
 FEWEST_TOKENS = 8  # in a row of whole numbers that are taken for token ids
+UNNAMED = "the column without a name"
+PART_ROWS = {
+    "train": "for training:",
+    "test": "for testing:",
+    "server": "of the server:",
+    "validation": "not read, for validation:",
+}
 ARE_IDS = (
     "warning: {} seems to hold token ids, whole numbers up to {:.0f}, and is not "
     "standardized; a model of your own embeds them. If they are quantities, write "
@@ -71,6 +83,10 @@ class Profile:
             whose they are.
         test: those of the test part.
         one_class: the clients all of whose training examples are of one class.
+        of_server: training examples that the data mark as the server's own.
+        repeated: examples that were dropped, as they repeat others.
+        differing: how many rows differ only in columns that were left out, to be said behind
+            their number; or "".
     """
 
     source: str
@@ -82,6 +98,9 @@ class Profile:
     train: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     test: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     one_class: tuple[str, ...] = ()
+    of_server: int = 0
+    repeated: int = 0
+    differing: str = ""
 
     def choose(self, name: str, value: Any, why: str, sentence: str = "") -> None:
         """Choose a field of the source and say why it has its value."""
@@ -94,7 +113,7 @@ def profile(path: Path, **options: Any) -> Profile:
     of their source.
 
     The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled,
-    drop, categories, numbers, nulls, layout; None: not given. Raises DataError if the data cannot
+    drop, categories, numbers, nulls, layout, part, duplicates; None: not given. Raises DataError if the data cannot
     be used; the message says why and what to do, everything at once, one reason in a line, which
     begins with the option, the field or the file that it is about.
     """
@@ -109,13 +128,9 @@ def profile(path: Path, **options: Any) -> Profile:
     problems = [f"--{name}: is not for {kind.replace('_', ' ')}" for name in unread]
     try:
         total = look(profiled, path, options)
-        fields = {
-            "path": str(path),
-            "test_share": TEST_SHARE,
-            **profiled.fields,
-            "duplicates": "drop",
-        }
-        source: Source = reader.load(reader.Config.model_validate(fields), path.parent)
+        duplicates = options.get("duplicates", "drop")
+        fields = {"path": str(path), "test_share": TEST_SHARE, **profiled.fields}
+        source = _loaded(reader, path, fields, duplicates)
     except DataError as error:
         problems += _with_options(str(error)).split("\n")
     own.refuse(problems)
@@ -137,15 +152,66 @@ def profile(path: Path, **options: Any) -> Profile:
         )
     profiled.notes[1:1], profiled.shape = lines, profiled.shape or tuple(source.train.x.shape[1:])
     profiled.notes = [_with_options(note) for note in (*profiled.notes, *source.remarks)]
-    if repeats := total - len(source):
-        why = (
-            f"{repeats} of {total} equal an earlier one; a copy of a member among the "
-            "non-members spoils "
+    if source.server is not None and source.subjects is None:
+        raise DataError(
+            f"--client: {len(source.server)} rows of {path.name} are the server's, which takes "
+            "clients that the data name; name their column"
         )
-        profiled.choose(
-            "duplicates", "drop", f"{why}membership inference", "repeated examples are dropped: "
-        )
+    profiled.of_server = 0 if source.server is None else len(source.server)
+    profiled.repeated = total - len(source)
+    if duplicates == "keep":
+        profiled.choose("duplicates", "keep", KEPT, "repeated examples are kept: ")
+    elif not profiled.repeated and _stay_equal(reader, path, fields, source):
+        why = "equal examples of several clients stay; a client's own repetitions are dropped"
+        profiled.choose("duplicates", "drop", why)
+    elif profiled.repeated:
+        every = source
+        if profiled.repeated > MANY * total:
+            every = _loaded(reader, path, fields, "keep")
+        _repetitions(profiled, source, every, total)
     return profiled
+
+
+def _stay_equal(reader: Any, path: Path, fields: dict[str, Any], source: Source) -> bool:
+    """Whether clients have examples in common, which is refused where nothing is said of it."""
+    if source.subjects is None:
+        return False
+    try:
+        _loaded(reader, path, fields, "refuse")
+    except DataError:
+        return True
+    return False
+
+
+def _loaded(reader: Any, path: Path, fields: dict[str, Any], duplicates: str) -> Source:
+    config = reader.Config.model_validate({**fields, "duplicates": duplicates})
+    source: Source = reader.load(config, path.parent)
+    return source
+
+
+def _repetitions(profiled: Profile, source: Source, every: Source, total: int) -> None:
+    """Say how many examples are dropped as repeated; where they are many, what that does to the
+    classes, of ``every`` example before, and how they can be kept.
+    """
+    why = f"{profiled.repeated} of {total} equal another one{profiled.differing}; "
+    what = "a copy of a member among the non-members spoils membership inference"
+    if every is source:
+        profiled.choose("duplicates", "drop", why + what, "repeated examples are dropped: ")
+        return
+    tested = f"of {len(every.test)} to test on, {len(source.test)} remain; "
+    said = f"{why}{tested}shares of the classes before: {_shares(every)}, after: {_shares(source)}"
+    remedy = f"--duplicates keep keeps them; its price: {KEPT}"
+    profiled.choose("duplicates", "drop", said, "warning: repeated examples are dropped: ")
+    profiled.notes[-1] += f"; {remedy}"
+
+
+def _shares(source: Source) -> str:
+    """The share of each class, in percent."""
+    counts = np.bincount(np.concatenate([source.train.y, source.test.y]))
+    shares = 100 * counts / counts.sum()
+    names = source.class_names or tuple(map(str, range(len(shares))))
+    pairs = zip(names, shares, strict=False)
+    return excerpt([f"{name} {share:.1f} %" for name, share in pairs], 10)
 
 
 def _with_options(text: str) -> str:
@@ -197,26 +263,55 @@ def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
         label=label,
     )
     profiled.notes.append("")
+    rows = len(frame)
     frame = _labeled(profiled, file, frame, options)
     if file.more and "client" not in options:
         profiled.choose("client", FILE, EACH_FILE)
     _roles(profiled, frame, "nulls" in options)
     _spelling(profiled, file)
-    dropped = {*roles, *options.get("drop", [])}
-    frame = frame.drop(
+    dropped = {*roles, *options.get("drop", [])} - {profiled.fields.get("part")}
+    others = frame.drop(
         columns=[name for name in frame if {name, name.rpartition("[")[0]} & dropped]
     )
-    lists = [name for name in frame if name not in names]
-    features = _features(profiled, file.apart(frame.drop(columns=lists)), options) + lists
+    lists = [name for name in others if name not in names]
+    features = _features(profiled, file.apart(others.drop(columns=lists)), options) + lists
     profiled.shape = (len(features),)
-    profiled.notes[0] = (
-        f"{path.name}: {len(frame)} rows, {len(names)} columns, {len(features)} of them features"
-    )
     _empty(profiled, file, frame[features])
     _tokens(profiled, frame[lists])
-    part = profiled.fields.get("part")
-    aside = own.parts(frame[part].dropna().astype(str)) == "validation" if part else []
-    return len(frame) - sum(aside)
+    aside = _divided_by(profiled, frame) if "part" in profiled.fields else 0
+    profiled.notes[0] = (
+        f"{path.name}: {rows - aside} rows, {len(names)} columns, {len(features)} of them features"
+    )
+    _differing(profiled, frame)
+    return len(frame) - aside
+
+
+def _divided_by(profiled: Profile, frame: pd.DataFrame) -> int:
+    """Say which values of the column of parts mean what; return how many rows are not read."""
+    name = profiled.fields["part"]
+    column = frame[name].dropna().astype(str)
+    parts, said = own.parts(column), list[str]()
+    for part, what in PART_ROWS.items():
+        values = column[parts == part].value_counts()
+        if len(values):
+            said.append(f"{what} {excerpt([f'{text!r} {n}' for text, n in values.items()])}")
+    profiled.choose("part", name, "; ".join(said), f"part {name}: rows ")
+    return int((parts == "validation").sum())
+
+
+def _differing(profiled: Profile, frame: pd.DataFrame) -> None:
+    """Count the rows that repeat others in what is read, and differ in columns that are left
+    out.
+    """
+    unread = (*profiled.fields.get("drop", []), profiled.fields.get("part"))
+    read = [name for name in frame if name not in unread]
+    copies = frame[read].astype(str).duplicated(keep=False)
+    whole = frame[copies].astype(str)
+    differ = int(whole[read].duplicated().sum() - whole.duplicated().sum())
+    if differ:
+        least = "at least " if "client" in profiled.fields else ""
+        columns = excerpt([name or UNNAMED for name in whole if name not in read], 3)
+        profiled.differing = f" ({least}{differ} of them differ only in {columns}, left out)"
 
 
 def _tokens(profiled: Profile, lists: pd.DataFrame) -> None:
@@ -255,9 +350,10 @@ def _labeled(
         return frame
     words = file.spelled([label])[label][unlabeled].unique() if file.is_csv else []
     taken = table.taken_for_empty([word for word in words if word], file.nulls)
-    profiled.choose(
-        "unlabeled", "drop", f"{unlabeled.sum()} rows have no label and are left out{taken}"
-    )
+    many = unlabeled.mean() > MANY
+    share = f" of {len(frame)} ({100 * unlabeled.mean():.0f} %)" if many else ""
+    why = f"{unlabeled.sum()} rows{share} have no label and are left out{taken}"
+    profiled.choose("unlabeled", "drop", why, "warning: " if many else "")
     return frame[~unlabeled]
 
 
@@ -275,7 +371,7 @@ def _roles(profiled: Profile, frame: pd.DataFrame, nulls_given: bool) -> None:
         role: profiled.fields[role] for role in table.ROLES if profiled.fields.get(role) in frame
     }
     for role, name in named.items():
-        if len(parts := _column_roles.parts(frame[name])) > 1:
+        if role != "part" and len(parts := _column_roles.parts(frame[name])) > 1:
             raise DataError(
                 f"--{role}: column {name!r} says in which part of the data a row is "
                 f"({', '.join(sorted(parts))}), which is no {role}; the rows are divided by "
@@ -300,10 +396,21 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
     left_out = dict.fromkeys(options.get("drop", []), "as asked")
     for name, kind in kinds.items():
         parts = _column_roles.parts(frame[name]) if kind in _cells.KINDS else set()
+        if name == profiled.fields.get("part"):
+            continue
         if "train" in parts and len(parts) > 1 and "part" not in profiled.fields:
-            profiled.choose("part", name, "says which rows are for testing", f"part {name}: ")
+            profiled.fields["part"] = name
+        elif odd := _column_roles.odd_parts(frame[name]):
+            left_out[name] = (
+                f"it may say in which part of the data a row is, with {excerpt(odd)} besides; "
+                f"--part {name} divides the rows by it, once these are train, test, validation "
+                "or server"
+            )
         elif parts or (kind in _cells.KINDS and _column_roles.is_fold(frame[name])):
-            left_out[name] = "it says in which part of the data a row is"
+            left_out[name] = (
+                "it says in which part of the data a row is"
+                f" (--part {name} divides the rows by it, where it has train and test)"
+            )
         elif name in (*numbers, *categories):
             continue
         elif (
@@ -318,7 +425,7 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
         name for name in kinds if name not in left_out and name != profiled.fields.get("part")
     ]
     if left_out:
-        why = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        why = "; ".join(f"{name or UNNAMED}: {why}" for name, why in left_out.items())
         profiled.choose("drop", list(left_out), why, "left out: ")
     texts = [
         name for name in features if kinds[name] == "string" and name not in (*numbers, *categories)
@@ -473,7 +580,7 @@ def _arrays(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
         x = next((name for name in EXAMPLES if name in names), EXAMPLES[0])
         y = options.get("label") or next((name for name in LABELS if name in names), LABELS[0])
         profiled.fields |= {"x": x, "y": y} | {
-            role: options[role] for role in ("client", "group") if role in options
+            role: options[role] for role in ("client", "group", "part") if role in options
         }
         columns, parts, _ = arrays.chosen(arrays.Config(**profiled.fields), file, path.name)
         for name in () if parts else sorted({*file} - {*profiled.fields.values()}):
@@ -579,12 +686,18 @@ TABLE_OPTIONS = {
     "categories",
     "numbers",
     "nulls",
+    "part",
+    "duplicates",
 }
 KINDS: dict[str, tuple[Any, Callable[[Profile, Path, dict[str, Any]], int], set[str]]] = {
     "table": (table, _table, TABLE_OPTIONS),
-    "image_table": (image_table, _image_table, {"label", "client", "group", "subject"}),
-    "arrays": (arrays, _arrays, {"label", "client", "group"}),
-    "image_folder": (image_folder, _images, {"layout"}),
+    "image_table": (
+        image_table,
+        _image_table,
+        {"label", "client", "group", "subject", "duplicates"},
+    ),
+    "arrays": (arrays, _arrays, {"label", "client", "group", "part", "duplicates"}),
+    "image_folder": (image_folder, _images, {"layout", "duplicates"}),
 }
 """By source: its module, what looks at the files and returns how many examples they have, and
 the options that it takes.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from datasets.sources import _cells
 from datasets.sources._folders import part_of
-from datasets.sources._own_files import FLAGS, flag_of
+from datasets.sources._own_files import FLAGS, flag_of, part_or_server
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +50,9 @@ PERSONS = (
     "cust",
 )
 THINGS = ("account", "case", "record", "visit", "encounter", "admission", "sample", "study", "row")
+PART_COLUMN = re.compile(  # names of columns that may say in which part a row is
+    "(data)?(set|part|usage|use|phase|cohort|role|purpose|sample|stage|group|type)s?"
+)
 FOLD = re.compile(
     r"((cv|k|outer|inner)?folds?|(train|data|cv)?(test|val)?splits?|partitions?|subsets?)(id|no|nr|number|index)?"
 )
@@ -137,7 +140,19 @@ def _named(column: pd.Series[Any]) -> set[str]:
     levels = {str(value).strip() for value in column.dropna().unique()[: MOST_CODES + 1]}
     if flag and len(levels) == 2 and all(level.lower() in FLAGS for level in levels):
         return {"train", "test"}
-    return {part_of(level) for level in levels}
+    return {part_or_server(level) for level in levels}
+
+
+def odd_parts(column: pd.Series[Any]) -> list[str]:
+    """Return the texts of a column that name no part, where others are train and another part,
+    or any part if the column is called like one of parts; or none.
+    """
+    named = _named(column)
+    several = "train" in named and len(named) > 2
+    called = PART_COLUMN.fullmatch("".join(words(str(column.name)))) and len(named) > 1
+    if "" not in named or not (several or called):
+        return []
+    return sorted({text for text in map(str, column.dropna()) if not part_or_server(text)})
 
 
 def is_fold(column: pd.Series[Any]) -> bool:

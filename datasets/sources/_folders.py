@@ -20,8 +20,9 @@ PART_WORDS = {  # by their kind, in lower case
     "validation": "validation|valid|val|dev|evaluation|eval",
 }
 PART_NAME = re.compile(
+    "(?:public|private|internal|external)?"
     rf"(?:{'|'.join(f'(?P<{kind}>{words})' for kind, words in PART_WORDS.items())})"
-    "(?:set|data|part|split|folder|images?|samples?|examples?)*"
+    "(?:set|data|part|split|folder|images?|samples?|examples?|cohort|group|phase)*"
 )
 ANY_PART = "|".join(PART_WORDS.values())
 NAME_WITH_PART = re.compile(rf"(?i)({ANY_PART})[\W_]?(.+)|(.+?)[\W_]?({ANY_PART})")

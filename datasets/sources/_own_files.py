@@ -34,6 +34,16 @@ OF_SERVER = "\0server"  # stands for their client, and is the name of none
 OF_EXAMPLES = {"subjects", "persons", "file_rows"}  # what `Division.owners` says of each example
 FLAGS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 FLAGS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
+PARTS_OF_COLUMNS = {  # further words that say in a column in which part a row is
+    "tr": "train",
+    "derivation": "train",
+    "te": "test",
+    "ts": "test",
+    "va": "validation",
+    "holdout": "validation",
+    "heldout": "validation",
+    "external": "validation",
+}
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
 
 
@@ -175,7 +185,10 @@ def divide(
                 f"data.part: {said} has {wrong.iloc[0]!r} in {called(wrong.index[0])}; "
                 "train, test and server are allowed"
             )
-        test = (words == "test").to_numpy(np.bool_)
+        test = (words == "test").to_numpy(np.bool_, copy=True)
+        if server is not None and not test.any():
+            of_clients = rows[~server]
+            test[~server] = divide(config, of_clients.drop(columns="part"), file, where, key).test
         if about is not None and len(both := np.intersect1d(about[test], about[~test])):
             raise DataError(
                 f"data.part: {said} has the rows of {subjects[both[0]]!r} (of data.subject) "
@@ -263,7 +276,8 @@ def parts(column: pd.Series[str]) -> pd.Series[str]:
     if len(wrong := column[named == ""]):
         where = f"column {column.name!r} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}"
         raise DataError(
-            f"data.part: {where}; train and test are allowed, and validation, which is left out"
+            f"data.part: {where}; train, test and server are allowed, and validation, which is "
+            "left out"
         )
     return named if (named == "test").any() else named.replace("validation", "test")
 
@@ -337,8 +351,16 @@ def _owners_beside(
 
 
 def part_or_server(text: str) -> str:
-    """Return train, test, validation or server for a text; or ""."""
-    return SERVER if text.strip().lower() == SERVER else part_of(text)
+    """Return train, test, validation or server for a text; or "".
+
+    >>> [part_or_server(text) for text in ("Server", "hold-out", "derivation cohort", "TE", "a")]
+    ['server', 'validation', 'train', 'test', '']
+    """
+    letters = re.sub(r"[\W_]", "", text.lower())
+    if letters == SERVER:
+        return SERVER
+    word = re.sub("(set|cohort|group)$", "", letters)
+    return PARTS_OF_COLUMNS.get(word) or part_of(text)
 
 
 def server_rows(rows: pd.DataFrame) -> Mask | None:
@@ -472,8 +494,10 @@ def distinct(
         fresh[only] = "subjects" in division.owners
     if not (fresh & division.test).any():
         raise DataError(
-            "data.part: there is no test example other than copies of earlier ones "
-            "(data.duplicates: drop)"
+            f"data.part: all {division.test.sum()} test examples are copies of training examples, "
+            "and data.duplicates drop leaves none; write duplicates: keep (fedpriv new: "
+            "--duplicates keep), and attacks find less than there is, or get other examples to "
+            "test on"
         )
     return fresh
 

@@ -223,7 +223,7 @@ class Layout:
         parts train and test.
 
         A class whose images are in no folder below may be called train, as the vehicle, and valid,
-        beside invalid.
+        beside invalid. A client beside others may be called dev, where the layout says clients.
         """
         for role in () if self.parts else self.roles:
             for name in sorted(filter(folders.part_of, {said[role] for said in images.values()})):
@@ -231,7 +231,9 @@ class Layout:
                     len(file.parts) - 1 for file, said in images.items() if said[role] == name
                 }
                 plain = role == "class" and depths == {len(self.roles)}
-                if not (plain and name.lower() in ("train", "valid")):
+                among = len({said[role] for said in images.values()}) > 1
+                client = role == "client" and among and folders.part_of(name) == "validation"
+                if not (client or (plain and name.lower() in ("train", "valid"))):
                     raise DataError(
                         f"data.path: {folder} has the {role} {name!r}, which is the name of a "
                         "part; parts are read where there are both, train and test. Name "

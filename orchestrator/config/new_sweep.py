@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import yaml
 from numpy.typing import NDArray
 
 from datasets.federation import Ints, excerpt, printable
-from datasets.profile import TEST_SHARE, Profile
+from datasets.profile import MANY, TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
 HERE, TEMPLATE = Path(__file__).parent, "new_sweep.yaml.jinja"
@@ -63,6 +65,7 @@ class Sizes:
         aside: the clients whose training examples are the shadow set, and who take no part.
         nonmembers: how many non-members the client with the fewest has, or all together where they
             are nobody's.
+        left: the examples of the clients that are left out, one number each as in ``small``.
     """
 
     clients: int
@@ -73,6 +76,7 @@ class Sizes:
     small: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
     nonmembers: int = 0
+    left: tuple[int, ...] = ()
 
 
 def sizes(profile: Profile) -> Sizes:
@@ -96,7 +100,7 @@ def sizes(profile: Profile) -> Sizes:
     if profile.clients and total >= FEWEST_EXAMPLES:
         return _of_clients(profile)
     if total < FEWEST_EXAMPLES:
-        raise _too_few(total)
+        raise _too_few(profile, total)
     available = int(train.sum())
     shadow = min(int(SHADOW_SHARE * available), MOST_CLIENTS * MOST_EACH)
     rest = available - shadow
@@ -116,7 +120,8 @@ def _of_clients(profile: Profile) -> Sizes:
     train, test = profile.train, profile.test
     enough = (train >= FEWEST_OF_A_CLIENT) & (test > 0)
     aside = _set_aside(profile, enough)
-    share = 0 if len(aside) else SHADOW_SHARE  # two clients give the server a share of their rows
+    own = bool(len(aside) or profile.of_server)
+    share = 0 if own else SHADOW_SHARE  # two clients give the server a share of their rows
     able = (train - np.ceil(share * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
     able[aside] = False
     clients = min(MOST_CLIENTS, int(able.sum()))
@@ -124,16 +129,19 @@ def _of_clients(profile: Profile) -> Sizes:
         raise ValueError(
             f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to "
             "train on, once test part and shadow set are taken away; two such clients are "
-            "needed at least. Without --client the examples are partitioned among clients"
+            f"needed at least{_as_repeated(profile)}. Without --client the examples are "
+            "partitioned among clients"
         )
     total = round((train + test)[able].mean() * (clients + len(aside)))
     if total < FEWEST_EXAMPLES:
-        raise _too_few(total)
+        raise _too_few(profile, total)
     of_server = (
-        int(train[aside].sum()) if len(aside) else int(share * np.sort(train[able])[:clients].sum())
+        profile.of_server + int(train[aside].sum())
+        if own
+        else int(share * np.sort(train[able])[:clients].sum())
     )
     shadow = min(of_server, MOST_CLIENTS * MOST_EACH)
-    given = 0 if len(aside) else shadow
+    given = 0 if own else shadow
     others = np.ones(len(train), np.bool_)
     others[aside] = False
     small = others & too_small(FEWEST_OF_A_CLIENT, given, clients, train, np.where(others, test, 0))
@@ -146,6 +154,7 @@ def _of_clients(profile: Profile) -> Sizes:
         None,
         smallest=min(int(left.min()), MOST_EACH),
         small=tuple(profile.clients[client] for client in np.flatnonzero(small)),
+        left=tuple((train + test)[small].tolist()),
         aside=tuple(profile.clients[client] for client in aside),
         nonmembers=int(test[others & ~small].min()) // 2,
     )
@@ -155,7 +164,7 @@ def _set_aside(profile: Profile, enough: NDArray[np.bool_]) -> Ints:
     """Choose the clients that are set aside for the server, of all sizes; none of fewer than
     three with ``enough``.
     """
-    candidates = np.flatnonzero(enough)
+    candidates = np.flatnonzero(enough & (profile.of_server == 0))
     count = min(MOST_ASIDE, max(1, round(ASIDE_SHARE * len(candidates))))
     several = [client for client in candidates if profile.clients[client] not in profile.one_class]
     if len(candidates) < 3 or len(several) < count:
@@ -165,16 +174,69 @@ def _set_aside(profile: Profile, enough: NDArray[np.bool_]) -> Ints:
     return np.sort(by_size[np.ceil(places).astype(np.int64)])
 
 
-def _too_few(total: int) -> ValueError:
+def _too_few(profile: Profile, total: int) -> ValueError:
     return ValueError(
         f"{total} different examples (repeated ones count once) are too few: clients, test "
         f"set, non-members and shadow set share them, and {FEWEST_EXAMPLES} are needed at "
-        "least"
+        f"least{_as_repeated(profile)}"
     )
 
 
-def new_sweep(profile: Profile, path: str, name: str) -> str:
-    """The text of a sweep file on the data at ``path``, relative to its folder.
+def _as_repeated(profile: Profile) -> str:
+    """That many examples are gone because they repeat others, behind a sentence on few; or ""."""
+    total = profile.repeated + int((profile.train + profile.test).sum())
+    if profile.repeated <= MANY * total:
+        return ""
+    return (
+        f"; {profile.repeated} of {total} examples repeat others and were dropped "
+        "(--duplicates keep keeps them)"
+    )
+
+
+def choices(profile: Profile, unfit: Mapping[str, str]) -> list[str]:
+    """What was chosen for the data beside their fields, in sentences for the person who asked.
+
+    ``unfit`` says, by attack, why it is not made. Raises ValueError if the data are too few.
+    """
+    counts, said = sizes(profile), list[str]()
+    if profile.clients:
+        said.append(_whose_shadow(profile, counts))
+    if counts.small:
+        said.append(_left_out(profile, counts))
+    if alone := _of_one_class(profile, counts):
+        said.append(
+            f"clients of one class, which are kept: {excerpt(alone)}; the label tells whose "
+            "such an example is"
+        )
+    said += [
+        f"warning: the attack {name} is left out: {why}{_as_repeated(profile)}"
+        for name, why in unfit.items()
+    ]
+    return said
+
+
+def _left_out(profile: Profile, counts: Sizes) -> str:
+    """Which clients are left out as too small; a warning where these are many, or their rows."""
+    gone, total = sum(counts.left), int((profile.train + profile.test).sum())
+    clients = len(profile.clients)
+    many = gone > MANY * total or len(counts.small) > MANY * clients
+    return (
+        f"{'warning: ' if many else ''}{len(counts.small)} of {clients} clients are left out, "
+        f"with {gone} of {total} examples, as they have fewer than {FEWEST_OF_A_CLIENT} to train "
+        f"on or none to test on: {excerpt(counts.small)}{_as_repeated(profile)}"
+    )
+
+
+def _of_one_class(profile: Profile, counts: Sizes) -> list[str]:
+    """The clients of one class that take part."""
+    return [name for name in profile.one_class if name not in (*counts.small, *counts.aside)]
+
+
+def new_sweep(
+    profile: Profile, path: str, name: str, unfit: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The text of a sweep file on the data at ``path``, relative to its folder, without the
+    attacks that are ``unfit`` (by name, with the reason).
 
     Characters of the sweep's ``name`` that its results folder cannot have are replaced. Raises
     ValueError, with a sentence, if the data are too few.
@@ -183,8 +245,6 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
 
     counts, images = sizes(profile), len(profile.shape) == 3
     split, why_split = _split(profile, counts)
-    if profile.clients:
-        profile.notes.append(_whose_shadow(counts))
     environment = Environment(
         loader=FileSystemLoader(HERE), trim_blocks=True, keep_trailing_newline=True
     )  # noqa: S701 - YAML
@@ -193,6 +253,8 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
     environment.filters |= {"yaml": _yaml, "wrapped": wrapped}
     return environment.get_template(TEMPLATE).render(
         profile=profile,
+        notes=[*profile.notes, *choices(profile, unfit)],
+        unfit=unfit,
         path=path,
         name=re.sub(r"\.\.+", ".", NOT_IN_NAMES.sub("-", name))[:100].strip("-._") or "data",
         sizes=counts,
@@ -204,7 +266,7 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
         convolutions=images and min(profile.shape[1:]) >= 16,
         rounds=10 if images else 15,
         targets=max(1, min(TARGETS, counts.smallest)),
-        epsilons=EPSILONS if counts.aside or not profile.clients else (),
+        epsilons=EPSILONS if _holds(profile, counts) else (),
         training=_training(images),
         fedmia=_fedmia(counts),
     )
@@ -230,13 +292,22 @@ def _fedmia(counts: Sizes) -> str:
     return ", ".join(fields)
 
 
-def _whose_shadow(counts: Sizes) -> str:
+def _holds(profile: Profile, counts: Sizes) -> bool:
+    """Whether an epsilon holds, as the server's examples are none of a client."""
+    return bool(counts.aside or profile.of_server or not profile.clients)
+
+
+def _whose_shadow(profile: Profile, counts: Sizes) -> str:
     """Whose the server's examples are, and what follows for an epsilon."""
+    if profile.of_server:
+        return f"the server has {counts.shadow} examples of its own, so that an epsilon holds"
     if counts.aside:
+        one = len(counts.aside) == 1
         return (
-            f"set aside for the server: {excerpt(counts.aside, MOST_ASIDE)}; their "
-            f"{counts.shadow} training examples are no client's, so that the epsilon of the "
-            "others holds"
+            f"set aside for the server: {'client' if one else 'clients'} "
+            f"{excerpt([repr(name) for name in counts.aside], MOST_ASIDE)}; the server has "
+            f"{counts.shadow} training examples of {'it' if one else 'them'}, so that the "
+            "epsilon of the others holds"
         )
     return (
         "no epsilon will hold: with fewer than three clients none can be set aside, and the "
@@ -255,6 +326,9 @@ def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
         )
         return split, "smaller alpha: clients differ more in their classes"
     fields, remarks = ["name: natural"], []
+    if profile.of_server:
+        fields.append("server: part")
+        remarks.append("the server's rows are those that the data mark as its own")
     if counts.aside:
         fields.append(f"server: {_yaml(list(counts.aside))}")
         remarks.append(
@@ -264,7 +338,7 @@ def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
     if counts.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
         remarks.append(f"too small: {excerpt(counts.small)}")
-    if alone := [name for name in profile.one_class if name not in counts.small]:
+    if alone := _of_one_class(profile, counts):
         fields.append("one_class: keep")
         remarks.append(
             f"of one class, so that the label tells whose an example is: {excerpt(alone)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from orchestrator import FINISHED
 
 if TYPE_CHECKING:
     from orchestrator.config.errors import ConfigProblem
+    from orchestrator.config.sweep_file import Sweep
 
 HELP = "look at your own data and write a sweep for them that runs as it is"
 
@@ -73,6 +75,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add(
+        "--part",
+        metavar="COLUMN",
+        help="the column that says of each row train, test, validation (not read) or server",
+    )
+    add(
+        "--duplicates",
+        choices=("drop", "keep"),
+        help="repeated examples: dropped (default), or kept, and then attacks find too little",
+    )
+    add(
         "--layout",
         choices=("class", "client/class", "class/client"),
         help="what the sub-folders of images stand for",
@@ -95,7 +107,7 @@ def execute(options: argparse.Namespace) -> int:
     from datasets.profile import profile
     from orchestrator.cluster.data_checks import data_problems
     from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal
-    from orchestrator.config.new_sweep import new_sweep
+    from orchestrator.config.new_sweep import choices, new_sweep
     from orchestrator.config.sweep_file import parse_sweep
     from orchestrator.results.writing import WriteError, write_atomically
 
@@ -123,10 +135,13 @@ def execute(options: argparse.Namespace) -> int:
             "categories",
             "numbers",
             "nulls",
+            "part",
+            "duplicates",
         )
         data = profile(source, **{name: getattr(options, name) for name in names})
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
-        text = new_sweep(data, relative, source.resolve().stem)
+        name = source.resolve().stem
+        text = new_sweep(data, relative, name)
     except (DataError, ValueError) as error:
         raise ConfigError(
             [*problems, *(_problem(line) for line in str(error).split("\n"))]
@@ -135,7 +150,11 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError(problems)
     try:  # what ``fedpriv run`` would refuse is not written
         sweep = parse_sweep(text, output)
-        if problems := data_problems(sweep, download=False):
+        problems = data_problems(sweep, download=False)
+        if unfit := _unfit_attacks(sweep, problems):
+            sweep = parse_sweep(text := new_sweep(data, relative, name, unfit), output)
+            problems = data_problems(sweep, download=False)
+        if problems:
             raise ConfigError(problems)
         write_atomically(output, text.encode())
     except ConfigError as error:
@@ -145,7 +164,7 @@ def execute(options: argparse.Namespace) -> int:
     except WriteError as error:
         raise refusal(str(error), "--output") from error
     run = sweep.runs[0]
-    print("\n".join(map(printable, data.notes)))
+    print("\n".join(map(printable, (*data.notes, *choices(data, unfit)))))
     print(
         f"wrote {output}: {amount(len(sweep.runs), 'trial')}, {run.data.config.clients} "
         f"clients, split {run.split.name}"
@@ -154,6 +173,19 @@ def execute(options: argparse.Namespace) -> int:
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")
     return FINISHED
+
+
+def _unfit_attacks(sweep: Sweep, problems: Sequence[ConfigProblem]) -> dict[str, str]:
+    """The attacks that cannot be made on the data, by name, with the reason; none where something
+    else is wrong, too, or no other attack is left.
+    """
+    attacks = sweep.runs[0].attacks
+    unfit = dict[str, str]()
+    for problem in problems:
+        if problem.key[:2] != ("base", "attacks"):
+            return {}
+        unfit.setdefault(attacks[int(problem.key[2])].name, problem.sentence)
+    return unfit if len(unfit) < len(attacks) else {}
 
 
 def _problem(sentence: str) -> ConfigProblem:

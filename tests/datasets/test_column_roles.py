@@ -86,6 +86,8 @@ def test_a_column_of_persons_that_repeat_is_no_feature():
     [
         ("Split", ["Train", "VALID", "test"], {"train", "validation", "test"}),
         ("x", ["training", "testing"], {"train", "test"}),
+        ("x", ["train", "test", "Server"], {"train", "test", "server"}),
+        ("x", ["train", "test", "held out"], {"train", "test", "validation"}),
         ("is_test", [0, 1], {"train", "test"}),
         ("isTrain", [True, False], {"train", "test"}),
         ("test_mask", ["yes", "no"], {"train", "test"}),

@@ -151,7 +151,8 @@ def test_words_taken_for_empty_are_named_and_can_be_kept(tmp_path):
     assert "label outcome: 3 classes: ill 16, null 16, well 16" in result.notes
     dropped = notes(look(path, drop_unlabeled=True))
     assert (
-        "16 rows have no label and are left out ('null' taken for empty" in dropped
+        "warning: 16 rows of 48 (33 %) have no label and are left out ('null' taken for empty"
+        in dropped
         and keep_null in dropped
     )
     kept = notes(look(written(tmp_path, hospital=["None", "EU", "n/a"] * 16), client="hospital"))
@@ -262,6 +263,76 @@ def test_a_column_of_train_and_test_is_noticed(tmp_path):
     warned = look(written(tmp_path, fold=[*range(6)] * 8, test=[0, 1] * 24), client="fold").notes
     assert [note.split()[2] for note in warned if note.startswith("warning")] == ["fold", "test"]
     assert look(written(tmp_path, hospital=[*"aabb"] * 12), client="hospital").one_class == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "train", "test"),
+    [
+        ("part", ["train", "test", "server"], 16, 16),
+        ("set", ["tr", "te"], 24, 24),
+        ("cohort", ["derivation", "validation"], 24, 24),
+        ("phase", ["train", "test", "hold-out"], 16, 16),
+        ("usage", ["train", "test", "external"], 16, 16),
+        ("Usage", ["Training", "PublicTest", "PrivateTest"], 16, 32),
+    ],
+)
+def test_parts_in_any_spelling_divide_the_rows(tmp_path, name, values, train, test):
+    given = {name: values * (ROWS // len(values))}
+    clients = [*"abcd"] * (ROWS // 4) if "server" in values else None
+    path = written(tmp_path, client=clients, hospital=None, **given)
+    result = look(path, client="client" if clients else None)
+    assert result.fields["part"] == name
+    assert (int(result.train.sum()), int(result.test.sum())) == (train, test)
+    assert result.of_server == (16 if clients else 0)
+    counted = f"for testing: {values[1]!r} {ROWS // len(values)}"
+    assert any(counted in note or "PublicTest" in note for note in result.notes)
+
+
+def test_rows_of_the_server_leave_a_test_part_to_be_drawn(tmp_path):
+    path = written(tmp_path, part=["Training", "Training", "Server"] * 16, hospital=[*"aab"] * 16)
+    result = look(path, client="hospital")
+    assert result.of_server == 16
+    assert (int(result.train.sum()), int(result.test.sum())) == (22, 10)
+    with pytest.raises(DataError, match="--client: 16 rows .* are the server's"):
+        look(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("phase", ["train", "test", "later"]),
+        ("cohort", ["development", "validation", "validation"]),
+    ],
+)
+def test_a_part_that_is_not_clear_is_no_feature_and_can_be_named(tmp_path, name, values):
+    path = written(tmp_path, **{name: values * 16})
+    assert name in look(path).fields["drop"]
+    assert f"--part {name}" in notes(look(path))
+    with pytest.raises(DataError, match="data.part: column"):
+        look(path, part=name)
+    plain = look(written(tmp_path, phase=["one", "two", "three"] * 16))
+    assert "phase" not in plain.fields["drop"]
+
+
+def test_many_repetitions_are_a_warning_with_the_shares_of_the_classes(tmp_path):
+    """Of 60 rows 21 are equal, of the class well, and so 20 repeat; 19 are of the class ill."""
+    rows = ["0,well"] * 21 + [f"{i}.5,{'ill' if i < 19 else 'well'}" for i in range(39)]
+    lines = [f"{i},{row}" for i, row in enumerate(rows)]
+    (tmp_path / "t.csv").write_text("\n".join(["row_id,x,y", *lines]))
+    (warned,) = [note for note in look(tmp_path / "t.csv", "y").notes if "repeated" in note]
+    assert warned.startswith("warning: ")
+    assert "20 of 60" in warned and "20 of them differ only in row_id" in warned
+    assert "before: ill 31.7 %, well 68.3 %, after: ill 47.5 %, well 52.5 %" in warned
+    assert "--duplicates keep" in warned
+    kept = look(tmp_path / "t.csv", "y", duplicates="keep")
+    assert kept.fields["duplicates"] == "keep"
+    assert (int(kept.train.sum() + kept.test.sum()), kept.repeated) == (60, 0)
+
+
+def test_equal_rows_of_several_clients_stay_and_are_no_reason_to_refuse(tmp_path):
+    path = written(tmp_path, age=[i % 16 for i in range(ROWS)], patient_id=None)
+    result = look(path, client="hospital")
+    assert result.fields["duplicates"] == "drop"
 
 
 def test_a_column_of_codes_is_a_category_and_a_slip_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from datasets.profile import Profile
 from orchestrator.config.document import read
 from orchestrator.config.listing import sweep_schema
-from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
+from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, choices, new_sweep, sizes
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 
@@ -124,6 +124,22 @@ def test_small_clients_and_clients_of_one_class_are_named():
     assert "too small: e; of one class, so that the label tells whose an example is: n" in text
     assert "split: {name: natural, too_few: leave_out, min_examples: 5, one_class: keep}" in text
     assert "clients: 2 " in text
+
+
+def test_clients_that_are_left_out_are_counted_and_a_warning_if_many():
+    few = profile_of({"n": 90, "s": 200, "e": 3} | {f"w{i}": 60 for i in range(9)})
+    many = profile_of({"n": 90, "s": 200, "e": 3, "w": 60})
+    assert "1 of 12 clients are left out, with 3 of 833 examples" in choices(few, {})[1]
+    assert choices(many, {})[1].startswith("warning: 1 of 4 clients are left out")
+    assert len(choices(profile_of({"n": 90, "s": 200, "w": 60}), {})) == 1
+
+
+def test_rows_that_the_data_give_to_the_server_are_its_shadow_set():
+    profile = profile_of({"n": 90, "s": 200, "w": 60}, of_server=40)
+    text = new_sweep(profile, "x.csv", "x")
+    assert "split: {name: natural, server: part}" in text
+    assert "shadow_size: 40 " in text
+    assert "target_epsilon: 8.0" in text
 
 
 @pytest.mark.parametrize(
