@@ -427,6 +427,7 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
     if left_out:
         why = "; ".join(f"{name or UNNAMED}: {why}" for name, why in left_out.items())
         profiled.choose("drop", list(left_out), why, "left out: ")
+    _persons(profiled, frame[[name for name in kinds if name in left_out]], left_out)
     texts = [
         name for name in features if kinds[name] == "string" and name not in (*numbers, *categories)
     ]
@@ -438,6 +439,18 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
         if kinds[name] in ("integer", "floating") and _column_roles.unlike_numbers(frame[name])
     ]
     return features
+
+
+def _persons(profiled: Profile, frame: pd.DataFrame, why: dict[str, str]) -> None:
+    """Offer columns that name whom rows are about, where several rows are about one."""
+    for name in frame:
+        several = int(frame[name].dropna().duplicated(keep=False).sum())
+        if why[name] == _column_roles.NAMES_PERSONS and "subject" not in profiled.fields:
+            profiled.notes.append(
+                f"{several} of {len(frame)} rows share their {name} with another row; --subject "
+                f"{name} keeps all rows of one in one part, so that no non-member has a near copy "
+                "among the members"
+            )
 
 
 def _codes_and_quantities(
@@ -453,7 +466,8 @@ def _codes_and_quantities(
         if values := _codes(column):
             codes[name] = f"{', '.join(values)} are not all numbers"
         elif meaning == _cells.CODES:
-            codes[name] = f"they begin with 0, as {column[_cells.example(column, meaning)]!r} does"
+            first = column[_cells.example(column, meaning)]
+            codes[name] = f"{column.nunique()} codes, some of which begin with 0, as {first!r} does"
         elif read[column.notna()].notna().all() and (
             meaning == _cells.SIGNS
             or (meaning == _cells.PLAIN and column.nunique() > _column_roles.MOST_CODES)
@@ -576,7 +590,8 @@ def _codes(column: pd.Series[Any]) -> tuple[str, ...]:
 
 def _arrays(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     with arrays.opened(path) as file:
-        names = [*file, *folders.divided(sorted(file))]
+        stored = sorted(file)
+        names = [*stored, *folders.divided(stored)]
         x = next((name for name in EXAMPLES if name in names), EXAMPLES[0])
         y = options.get("label") or next((name for name in LABELS if name in names), LABELS[0])
         profiled.fields |= {"x": x, "y": y} | {
@@ -590,14 +605,19 @@ def _arrays(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
                 )
     examples = arrays.examples(columns["x"], x, standardize=True)
     shape = list(columns["x"].shape[1:])
-    profiled.notes.insert(0, f"{path.name}: {len(examples)} examples of shape {shape} in {x!r}")
+    held = [x] if x in stored else list(folders.divided(stored)[x])
+    where = " and ".join(map(repr, held))
+    profiled.notes.insert(0, f"{path.name}: {len(examples)} examples of shape {shape} in {where}")
     why = "numbers less their mean, by their deviation, of the server's examples"
     if examples.ndim == 2 and _are_ids(columns["x"]):
         profiled.notes.append(ARE_IDS.format(x, examples.max()))
     elif examples.ndim == 2:
         profiled.fields["standardize"], profiled.remarks["standardize"] = True, why
     elif examples.dtype != np.uint8 and arrays.unscaled(examples):
-        why += f"; they are from {examples.min():g} to {examples.max():g}"
+        why += (
+            f"; the values from {examples.min():.3g} to {examples.max():.3g} are neither whole "
+            "pixels up to 255 nor within 0 and 1"
+        )
         profiled.choose("standardize", True, why, "standardized: ")
     return len(examples)
 

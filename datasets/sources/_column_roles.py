@@ -53,6 +53,7 @@ THINGS = ("account", "case", "record", "visit", "encounter", "admission", "sampl
 PART_COLUMN = re.compile(  # names of columns that may say in which part a row is
     "(data)?(set|part|usage|use|phase|cohort|role|purpose|sample|stage|group|type)s?"
 )
+NAMES_PERSONS = "it names whom a row is about"
 FOLD = re.compile(
     r"((cv|k|outer|inner)?folds?|(train|data|cv)?(test|val)?splits?|partitions?|subsets?)(id|no|nr|number|index)?"
 )
@@ -96,10 +97,7 @@ def row_name(column: pd.Series[Any]) -> str:
     if person and (
         (levels > 2 and last in ROW_NUMBERS) or (levels > MOST_CODES and len(name) == 1)
     ):
-        return (
-            f"it names whom a row is about (--subject {column.name} keeps all rows of one in "
-            "one part)"
-        )
+        return NAMES_PERSONS
     return ""
 
 

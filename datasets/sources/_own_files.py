@@ -324,7 +324,8 @@ def _refuse_untrained(rows: pd.DataFrame, y: Ints, class_names: Sequence[str], t
         remedy = "leave the class out, or get more of it"
         if "part" in rows and not np.isin(y[test], y[~test]).any():
             remedy = (
-                "so the test part is unlabeled, or has other classes; use the training part alone"
+                "so the test part is unlabeled, or has other classes; use the training part "
+                "alone: name its file or folder as data.path (fedpriv new: the data)"
             )
         raise DataError(
             f"data.path: the class {class_names[without[0]]!r} has {of_it.sum()} examples "

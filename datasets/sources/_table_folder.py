@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "file"  # what is named like a column where the file says whose a row is
-SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+$")
+SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+$|(?<=part)[-_.]?\d+([-_][\w-]+)?$")
 
 
 @dataclass(frozen=True)

@@ -359,9 +359,13 @@ def _unfit_constants(config: Config, kinds: dict[str, str]) -> list[str]:
         numbers = len(given) == 2 and all(isinstance(value, int | float) for value in given)
         if kind == TEXT and not texts:
             why = "how many inputs there are must not depend on a client"
+            example = '["a", "b"]'
+            if any(not isinstance(value, str) for value in given):
+                why = "01 and 10 without quotes are numbers"
+                example = '["01", "10"]'
             problems.append(
                 f"data.constants: lists no different texts of column {name!r} ({why}); "
-                f'write {name}: ["a", "b"]'
+                f"write {name}: {example}"
             )
         elif (
             kind == NUMBER
@@ -493,7 +497,8 @@ def _missing(config: Config, missing: pd.Series[bool], role: str, words: list[st
             "correct it"
         ),
     }
-    return f"has {what}{taken}; {remedies.get(role, 'correct it')}"
+    other = "or correct it" if taken else "correct it"
+    return f"has {what}{taken}; {remedies.get(role, other)}"
 
 
 def taken_for_empty(words: Sequence[str], nulls: Sequence[str]) -> str:
@@ -505,7 +510,7 @@ def taken_for_empty(words: Sequence[str], nulls: Sequence[str]) -> str:
     keep = nulls_remedy([word for word in nulls if word not in words])
     return (
         f" ({' and '.join(map(repr, words))} taken for empty; to keep "
-        f"{'it' if len(words) == 1 else 'them'}: {keep})"
+        f"{'it' if len(words) == 1 else 'them'}: {keep}, for all columns)"
     )
 
 

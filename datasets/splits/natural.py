@@ -187,19 +187,23 @@ def partition(
 
 def _unknown(config: Config, source: Source) -> list[str]:
     """Return which of the clients to set aside are none of the data."""
-    names = config.server if isinstance(config.server, tuple) else ()
     return [
         f"data.split.server: {source.name} has no client {name!r}; its clients are "
         f"{excerpt(source.subject_names, 8)}"
-        for name in names
+        for name in _server_names(config)
         if name not in source.subject_names
     ]
 
 
+def _server_names(config: Config) -> tuple[str, ...]:
+    """Return the names of the clients that are set aside by name."""
+    return config.server if isinstance(config.server, tuple) else ()
+
+
 def _named(config: Config, source: Source) -> Ints:
     """Return the clients of the data that are set aside by name."""
-    names = config.server if isinstance(config.server, tuple) else ()
-    return np.array([source.subject_names.index(name) for name in names], np.int64)
+    places = [source.subject_names.index(name) for name in _server_names(config)]
+    return np.array(places, np.int64)
 
 
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:
@@ -210,6 +214,8 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
     gives = config.too_few == "leave_out" and config.server == EVERY_CLIENT
     shadow = data_config.shadow_size if gives else 0
     small = too_small(config.min_examples, shadow, data_config.clients, train, test)
+    aside = [name in _server_names(config) for name in source.subject_names]
+    small &= ~np.array(aside, np.bool_)  # takes no part, so that a few examples do
     problems, names = [], source.subject_names
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
@@ -224,6 +230,7 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
     lonely = (
         np.intersect1d(able, of_one_class(source)) if config.one_class == "refuse" else able[:0]
     )
+    lonely = lonely[~np.array(aside, np.bool_)[lonely]]
     if len(lonely):
         problems.append(
             "data.split.one_class: clients with training examples of one class alone: "

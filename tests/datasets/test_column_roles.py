@@ -78,7 +78,7 @@ def test_a_column_of_persons_that_repeat_is_no_feature():
         ("patient_id", numbers + 0.5, False),
     ):
         why = column_roles.row_name(pd.Series(values, name=name))
-        assert ("--subject patient" in why) == named
+        assert (why == column_roles.NAMES_PERSONS) == named
 
 
 @pytest.mark.parametrize(

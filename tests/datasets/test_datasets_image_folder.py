@@ -389,3 +389,10 @@ def test_an_unfit_file_of_clients_is_refused(tmp_path: Path, text: str | None, s
     if text is not None:
         (tmp_path / "pets/who.csv").write_text(text)
     assert said in refused(tmp_path, clients_file="who.csv")
+
+
+def test_a_client_may_be_called_dev_where_the_layout_names_clients(tmp_path: Path) -> None:
+    names = [f"{client}/{name}" for client in ("dev", "ann", "bob") for name in PLAIN]
+    source = read(folder(tmp_path, names), layout="client/class")
+    assert source.subject_names == ("ann", "bob", "dev")
+    assert "'dev', which is the name of a part" in refused(tmp_path, layout="class/client")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,19 @@ def test_clients_with_too_few_examples_are_refused_by_name_or_left_out() -> None
     assert refused(small, data(clients=2), too_few="leave_out") == []
     federation = dealt(data(clients=2), given=small, too_few="leave_out")
     assert federation.clients == 2 and federation.sizes.sum() == 50
+
+
+def test_clients_that_are_set_aside_by_name_may_be_small_or_of_one_class() -> None:
+    """They take no part: anna has one example, and cem none to test on."""
+    small = source(train=(1, 20, 30, 40), test=(1, 8, 0, 16))
+    names = ["anna", "cem"]
+    assert refused(small, data(clients=2), server=names) == []
+    assert refused(small, data(clients=3), server=names[:1])[0].startswith("data.split.too_few")
+    assert small.subjects is not None
+    y = np.where(small.subjects[: len(small.train)] == 3, 0, small.train.y)
+    one = replace(small, train=Examples(small.train.x, y))
+    assert refused(one, data(clients=1), server=names)[0].startswith("data.split.one_class")
+    assert refused(one, data(clients=1), server=[*names, NAMES[3]]) == []
 
 
 def test_clients_with_one_class_are_refused_by_name_or_kept() -> None:

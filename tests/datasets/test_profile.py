@@ -683,3 +683,34 @@ def test_folders_that_hold_no_classes(tmp_path):
     ):
         with pytest.raises(DataError, match=sentence):
             profile(tmp_path / name, **options)
+
+
+def test_a_column_of_persons_is_offered_with_the_rows_that_share_one(tmp_path):
+    persons = [f"p{i // 2 if i < 20 else i}" for i in range(ROWS)]
+    path = written(tmp_path, patient_id=persons)
+    assert "20 of 48 rows share their patient_id with another row; --subject patient_id" in notes(
+        look(path)
+    )
+    assert "share their" not in notes(look(path, subject="patient_id"))
+
+
+def test_numbered_pieces_are_one_table(tmp_path):
+    for i in range(3):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        written(tmp_path, ".parquet", age=[20.5 + i * ROWS + j for j in range(ROWS)]).rename(
+            tmp_path / "data" / f"part-{i}.parquet"
+        )
+    result = look(tmp_path / "data", client="hospital")
+    assert result.notes[0].startswith("data: 144 rows")
+    assert "client" not in look(tmp_path / "data").fields
+
+
+def test_parts_of_arrays_are_called_by_their_own_names(tmp_path):
+    draw = np.random.default_rng(0)
+    parts = {"train": 30, "test": 12}
+    images = {f"{part}_images": draw.random((n, 1, 8, 8)) * 200 for part, n in parts.items()}
+    labels = {f"{part}_labels": np.arange(n) % 2 for part, n in parts.items()}
+    np.savez(tmp_path / "m.npz", **images, **labels)
+    said = notes(look(tmp_path / "m.npz", None))
+    assert "42 examples of shape [1, 8, 8] in 'train_images' and 'test_images'" in said
+    assert "to 200 are neither" in said
