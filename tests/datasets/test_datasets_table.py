@@ -647,3 +647,12 @@ def test_a_part_is_no_feature_or_client_in_silence(
     fields = {"part": None, "drop": (), "client": name if role == "client" else None}
     remarks = read(tmp_path, "\n".join([f"v,{name},sick", *rows]), **fields).remarks
     assert [remark.split(";")[0] for remark in remarks] == ([f"warning: {said}"] if said else [])
+
+
+def test_codes_among_constants_need_quotes() -> None:
+    fields = {"statistics": "constants", "constants": {"icd": [1.0, 2.0, 10.0]}}
+    config = table.Config(label="y", categories=["icd"], **fields)
+    (sentence,) = table._unfit_constants(config, {"icd": table.TEXT})
+    assert "without quotes" in sentence and '["01", "10"]' in sentence
+    config = table.Config(label="y", statistics="constants", constants={"icd": ["01", "10"]})
+    assert table._unfit_constants(config, {"icd": table.TEXT}) == []
