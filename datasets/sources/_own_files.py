@@ -325,7 +325,7 @@ def _refuse_untrained(rows: pd.DataFrame, y: Ints, class_names: Sequence[str], t
         if "part" in rows and not np.isin(y[test], y[~test]).any():
             remedy = (
                 "so the test part is unlabeled, or has other classes; use the training part "
-                "alone: name its file or folder as data.path (fedpriv new: the data)"
+                "alone: name its file or folder in data.path, such as DATA/train"
             )
         raise DataError(
             f"data.path: the class {class_names[without[0]]!r} has {of_it.sum()} examples "
