@@ -25,11 +25,13 @@ def as_logits(outputs: Any, examples: int, classes: int) -> Any:
     """Return the logits of so many examples where ``outputs`` are these in another form, else
     ``outputs`` itself.
 
-    The forms are an object with the attribute ``logits``, and one logit z for each example of two
-    classes, which is [0, z].
+    The forms are an object with the attribute ``logits``, one logit z for each example of two
+    classes, which is [0, z], and another type than float32.
     """
     if not auxiliary(outputs):
         outputs = getattr(outputs, "logits", outputs)
+    if isinstance(outputs, torch.Tensor) and outputs.is_floating_point():
+        outputs = outputs.float()
     if classes == 2 and isinstance(outputs, torch.Tensor) and outputs.numel() == examples:
         z = outputs.reshape(examples)
         return torch.stack([torch.zeros_like(z), z], dim=1)

@@ -9,6 +9,7 @@ What torch or the module raises is the refusal. Every sentence follows the name 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -21,10 +22,12 @@ import torch
 from torch import nn
 
 from algorithms.core import outputs, own_values
+from algorithms.core.gradients import mean_cross_entropy
 from algorithms.core.messages import Assignment, Floats, Weights
-from algorithms.core.network import Network
+from algorithms.core.network import Network, as_tensor
 from algorithms.core.snapshot import Snapshot
 from algorithms.engine import block
+from algorithms.engine.backends import trains_together
 from algorithms.interfaces import Run
 from algorithms.models import _facts
 from algorithms.models._callables import CallableError
@@ -35,9 +38,9 @@ from datasets.origins import message_of
 EXAMPLES, CLIENTS = 4, 2
 SEED = 1_000_003  # one that no constructor sets by itself
 MODES = (False, True)  # evaluation and training
-UNSEEDED = "that do not follow from torch's seed"
 SHOWN = 3  # attributes that a sentence names
-LATER = 10_007  # calls after which a module is tried that counts them
+WITHIN = re.compile(r"(\.\d+|\.\(.*)+$")  # the end of a name of what lies in an attribute
+VOUCHED = "NOT_STATE"  # in a module, names of attributes on which its author says nothing depends
 PARAMETERS, ROUNDED = (
     12,
     0.02,
@@ -59,9 +62,7 @@ def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
     The run's model has values of its own; ``shape`` is that of one example.
     """
     step = {"epochs": 1, "lr": 0.01, "optimizer_state": "reset"}
-    run = replace(
-        run, training=replace(run.training, config=run.training.config.model_copy(update=step))
-    )
+    run = _changed_training(run, step)
     key = repr((run.model, run.training, run.objective, run.measures_curvature and run.curvature))
     return _problem(_Trial(key, run), tuple(map(int, shape)), int(classes))
 
@@ -98,19 +99,19 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     _check_values(run, first, second)
     yield f"does not take examples of shape {shape}"
     data, network = _federation(shape, classes), Network(run.model, shape, classes)
-    start, x = network.initial(np.random.default_rng(0)), network.inputs(data.train.x)
+    before = Snapshot(network.module)
+    start = network.initial(np.random.default_rng(0))
+    x = network.inputs(as_tensor(_examples(shape, EXAMPLES)) / 2 + 0.25)
     network.load(start)
-    _check_outputs(network, x[:EXAMPLES], classes)
+    _check_outputs(network, x, classes)
     yield "cannot take a step"
     network.load(start)
-    before = Snapshot(network.module)
-    answers = {}
-    for training in MODES:
-        answers[training] = _answer(network, start, x[:EXAMPLES], training)
-        before.restore()
-    if why := outputs.problem(answers[True], EXAMPLES, classes, "training"):
+    if why := outputs.problem(network.module.train()(x), EXAMPLES, classes, "training"):
         raise CallableError(why)
-    _check_state(network, start, before, answers, x)
+    _check_state(network, start, before, x)
+    _check_memory(second.eval(), x)
+    if run.training.module.PRIVATE_STEPS:
+        _check_alone(network, start, x)
     stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
     assigned = Assignment(
         range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)}
@@ -118,7 +119,15 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     trained = block.train(run, data, network, [start], assigned, stream)
     if not np.isfinite(trained.params).all():
         raise CallableError("has a gradient that is not finite")
-    _check_state(network, start, before, dict(reversed(answers.items())), x)
+    if trains_together(run):
+        plain = {"optimizer": "sgd", "momentum": 0.0, "nesterov": False}
+        steps = []
+        for backend in ("loop", "vmap"):
+            one = _changed_training(run, plain | {"backend": backend})
+            found = block.train(one, data, network, [start], assigned, stream)
+            steps.append(torch.from_numpy(found.params - start.params))
+        if _facts.apart(*steps):
+            raise CallableError(f"{_facts.APART}; use training.backend: loop")
     if run.measures_curvature:
         yield "cannot be differentiated twice, which the curvature (rho) needs"
         block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
@@ -155,11 +164,6 @@ def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
         raise CallableError(
             f"starts from another {differing[0]} each time that it is built; draw it from torch"
         )
-    if pair := _overlapping(held.tensors, trained):
-        raise CallableError(
-            f"holds {pair[0]} and {pair[1]} in the same memory, as .data does; training would "
-            "part them: use one parameter in both places"
-        )
     declared = run.model.module
     if _facts.normalizes(first) > declared.BATCH_NORM or not set(
         _facts.raw_parameters(first)
@@ -168,6 +172,17 @@ def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
             "has batch normalization or raw parameters for these data, which could not be "
             "seen before they were loaded, because it cannot be built for other shapes; build "
             "it in a function without arguments and name that function"
+        )
+
+
+def _check_memory(module: nn.Module, x: torch.Tensor) -> None:
+    """Check that once a module has been called, no parameter is part of another tensor."""
+    with torch.no_grad():
+        module(x)
+    if pair := _overlapping(Snapshot(module).tensors, own_values.trained(module)):
+        raise CallableError(
+            f"holds {pair[0]} and {pair[1]} in the same memory, as .data does; training would "
+            "part them: use one parameter in both places"
         )
 
 
@@ -240,7 +255,7 @@ def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
             "changes its input in place, which other models would then see; copy it first"
         )
     if not torch.equal(returned, again):
-        attributes = held.changed(module)
+        attributes = _changed(held, network)
         held.restore()
         with torch.no_grad():
             by_these = torch.equal(returned, module(x))
@@ -276,62 +291,96 @@ def _gives_probabilities(network: Network, x: torch.Tensor, returned: torch.Tens
 
 def _answer(network: Network, start: Weights, x: torch.Tensor, training: bool) -> torch.Tensor:
     """Return what the module with the weights ``start`` says of examples under one seed, in
-    training or evaluation.
+    evaluation, or in a step of training.
     """
     network.load(start)
     network.reseed(SEED)
-    with torch.no_grad():
+    network.grads.zero_()
+    with torch.set_grad_enabled(training):
         answer: torch.Tensor = network.module.train(training)(x)
-    return answer
+    if training:
+        labels = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        mean_cross_entropy(answer, labels).backward()
+    return answer.detach().nan_to_num()
 
 
-def _agrees(
-    network: Network, start: Weights, answers: Mapping[bool, torch.Tensor], x: torch.Tensor
-) -> bool:
-    """Return whether the module gives the same answers as before, in this order."""
-    return all(
-        torch.equal(answer, _answer(network, start, x, training))
-        for training, answer in answers.items()
-    )
+def _answers(
+    network: Network, start: Weights, seen: torch.Tensor, times: int, x: torch.Tensor
+) -> torch.Tensor:
+    """Return what the module says of examples after it has ``seen`` others, and been told so many
+    times.
 
-
-def _check_state(
-    network: Network,
-    start: Weights,
-    before: Snapshot,
-    answers: Mapping[bool, torch.Tensor],
-    x: torch.Tensor,
-) -> None:
-    """Check that the module answers as before about the first client's examples, once it has
-    seen those of the other.
+    It leaves what it keeps of the last examples the same, whatever it has seen before.
     """
-    x, others = x.split(EXAMPLES)
-    module = network.module
+    for training in (True, False):
+        _answer(network, start, seen[:2], training)
+    answers = []
     for training in MODES:
-        _answer(network, start, others, training)
-    network.load(start)
-    frozen = dict(module.named_parameters())
-    arrays = dict(module.named_buffers()) | frozen
-    changed = [name for name in before.changed(module) if name.rpartition(".")[2] != "training"]
-    for name in changed:
-        if name in arrays:
+        for _ in range(times):  # in the other mode, of which this one may remember something
+            _answer(network, start, seen, not training)
+        answers.append(_answer(network, start, x, training))
+    return torch.stack([*answers, _answer(network, start, x, False)])
+
+
+def _check_state(network: Network, start: Weights, before: Snapshot, x: torch.Tensor) -> None:
+    """Check that the module says the same, and keeps the same, whether it has seen these examples
+    before or others, and more of them.
+    """
+    module = network.module
+    others = network.inputs(_examples(tuple(x.shape[1:]), len(x), seed=1))
+    before.restore()
+    answers = _answers(network, start, x, 1, x)
+    _check_trained(network, before)
+    kept = Snapshot(module)
+    touched = _changed(before, network)
+    before.restore()
+    same = torch.equal(answers, _answers(network, start, others, 2, x))
+    differing = _changed(kept, network) or ([] if same else touched)
+    if differing or not same:
+        why = _state(differing, "that do not follow from torch's seed")
+        if same:
+            why += f' ({VOUCHED} = ("{differing[0]}",) in its class says that no output needs it)'
+        raise CallableError(f"{why}: a client would depend on those that were trained before")
+
+
+def _state(names: list[str], numbers: str) -> str:
+    """Return the predicate for a module that keeps what has these names, or perhaps draws random
+    ``numbers``.
+    """
+    if not names:
+        return f"keeps state between calls, or draws random numbers {numbers}"
+    return f"keeps state between calls, in {' and '.join(names[:SHOWN])}"
+
+
+def _changed(before: Snapshot, network: Network) -> list[str]:
+    """Return the names of what calls have changed, except modes, what each client begins with,
+    and what the module's author vouches for.
+    """
+    left_out = {"training", *getattr(network.module, VOUCHED, ())}
+    sent = {*network.layout.names, *own_values.running_buffers(network.module)}
+    names = [name for name in before.changed(network.module) if name not in sent]
+    shown = dict.fromkeys(WITHIN.sub("", name) for name in names)
+    return [name for name in shown if left_out.isdisjoint((name, name.rpartition(".")[2]))]
+
+
+def _check_trained(network: Network, before: Snapshot) -> None:
+    """Check that calls have changed no array that is not sent, and not what is trained."""
+    module = network.module
+    changed = before.changed(module)
+    parameters = dict(module.named_parameters())
+    if made := sorted(parameters.keys() - before.values.keys()):
+        raise CallableError(
+            f"makes {made[0]} when it is called, too late to be trained; make it in the constructor"
+        )
+    statistics = own_values.running_buffers(module).keys() | network.layout.names
+    for name, array in (parameters | dict(module.named_buffers())).items():
+        if name in changed and name not in statistics:
+            kind = "frozen parameter" if isinstance(array, nn.Parameter) else "buffer"
             raise CallableError(
-                "keeps state between calls: training changes its "
-                f"{'frozen parameter' if name in frozen else 'buffer'} {name}, which is no "
+                f"keeps state between calls: training changes its {kind} {name}, which is no "
                 "running statistic of one of torch's normalization layers and would be lost "
                 "from round to round"
             )
-    agree = _agrees(network, start, answers, x)
-    for attributes, leaf in _counters(module, before, changed) if agree else ():
-        kept = attributes[leaf]
-        attributes[leaf] = kept + LATER  # what a run may have counted by its end
-        agree = agree and _agrees(network, start, answers, x)
-        attributes[leaf] = kept
-    if not agree:
-        raise CallableError(
-            f"{_state(changed, UNSEEDED)}: the same examples give others in training or after "
-            "it, so that a client would depend on those that were trained before"
-        )
     trained = [own_values.trained(module.train(mode)).keys() for mode in MODES]
     if unsteady := sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names})):
         raise CallableError(
@@ -340,38 +389,33 @@ def _check_state(
         )
 
 
-def _counters(
-    module: nn.Module, before: Snapshot, changed: list[str]
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the attributes of each layer that has a number among what has changed, and the
-    number's name.
-    """
-    layers = dict(module.named_modules())
-    for name in changed:
-        owner, _, leaf = name.rpartition(".")
-        numeric = type(before.values.get(name)) in (int, float)
-        if numeric and owner in layers and type(vars(layers[owner]).get(leaf)) in (int, float):
-            yield layers[owner].__dict__, leaf
+def _check_alone(network: Network, start: Weights, x: torch.Tensor) -> None:
+    """Check that in training, too, an example's output does not depend on those beside it."""
+    together = _answer(network, start, x, True)
+    alone = torch.cat([_answer(network, start, example, True) for example in x.split(1)])
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
+        raise CallableError(
+            "gives an example another output in training when other examples are beside it, so "
+            "that its gradient alone, which dp_sgd clips, is that of another function"
+        )
 
 
-def _state(attributes: list[str], numbers: str) -> str:
-    """Return the predicate for a module whose outputs change with these attributes, or perhaps
-    with random ``numbers``.
-    """
-    if not attributes:
-        return f"keeps state between calls, or draws random numbers {numbers}"
-    return f"keeps state between calls, in its attribute {' or '.join(attributes[:SHOWN])}"
+def _changed_training(run: Run, changes: Mapping[str, Any]) -> Run:
+    config = run.training.config.model_copy(update=changes)
+    return replace(run, training=replace(run.training, config=config))
 
 
 def _federation(shape: tuple[int, ...], classes: int) -> Federation:
-    """Return two clients with four examples each."""
-    x, y = _examples(shape, CLIENTS * EXAMPLES), np.arange(CLIENTS * EXAMPLES) % classes
-    empty, zeros = Examples(x[:0], y[:0]), np.zeros(CLIENTS * EXAMPLES, np.float32)
+    """Return two clients with four examples and with three."""
+    number = CLIENTS * EXAMPLES - 1
+    x = _examples(shape, number)
+    y = np.arange(number) % classes
+    empty, zeros = Examples(x[:0], y[:0]), np.zeros(number, np.float32)
     return Federation(
         name="examples",
         classes=classes,
         train=Examples(x, y),
-        offsets=np.arange(CLIENTS + 1) * EXAMPLES,
+        offsets=np.minimum(np.arange(CLIENTS + 1) * EXAMPLES, number),
         groups=np.zeros(CLIENTS, np.int64),
         group_names=("",),
         strengths=zeros[:CLIENTS],
@@ -384,5 +428,5 @@ def _federation(shape: tuple[int, ...], classes: int) -> Federation:
     )
 
 
-def _examples(shape: tuple[int, ...], number: int) -> Floats:
-    return np.random.default_rng(0).random((number, *shape), dtype=np.float32)
+def _examples(shape: tuple[int, ...], number: int, seed: int = 0) -> Floats:
+    return np.random.default_rng(seed).random((number, *shape), dtype=np.float32)

@@ -20,7 +20,8 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from algorithms.core import outputs, own_values
-from algorithms.core.gradients import mean_cross_entropy
+from algorithms.core.gradients import IGNORED, mean_cross_entropy
+from algorithms.core.layout import Layout, layout_of
 from algorithms.models import _callables
 from datasets.components import remembered
 from datasets.origins import message_of
@@ -29,6 +30,12 @@ SHAPES = ((3, 32, 32), (1, 28, 28), (16,), (3, 224, 224), (9, 128), (1, 8, 8))
 CLASSES = 7
 # parameters of a module that is made to be tried; of a larger one, only shapes are looked at
 MOST_TRIED = 50_000_000
+APART = (
+    "takes another step when many clients train at once (gradient hooks, parameters that it keeps "
+    "elsewhere, or statistics of a batch)"
+)
+ROUNDED = 0.02  # share of a step that rounding may change, in half precision
+TINY = 1e-7  # length of a step that is only rounding
 
 
 @remembered
@@ -139,23 +146,61 @@ def _draws(module: nn.Module, x: torch.Tensor) -> bool:
 
 
 def _vmap_failure(module: nn.Module, x: torch.Tensor) -> str:
-    """Return why gradients of two clients cannot be computed at once; an empty string if they
-    can.
+    """Return why a step of two clients cannot be taken at once, as one after the other takes it;
+    an empty string if it can.
+
+    The second client has other parameters, and one example less.
     """
-    arrays = {
-        name: torch.stack([array.detach()] * 2)
-        for name, array in own_values.trained(module).items()
-    }
-    y = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-
-    def loss(parameters: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
-        return mean_cross_entropy(functional_call(module, parameters, (batch,)), y)
-
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            torch.func.vmap(torch.func.grad(loss), randomness="error")(arrays, torch.stack([x, x]))
+            parameters = own_values.trained(module)
+            layout = layout_of(parameters, channels_last=False)
+            flat = torch.cat([array.detach().flatten() for array in parameters.values()])
+            clients = torch.stack([flat, flat * 0.9])
+            together = _at_once(module, layout, clients, x)
+            same = x.is_meta or not apart(together, _one_by_one(module, layout, clients, x))
     except Exception as error:
         return f"torch.func.vmap cannot handle it ({message_of(error)})"
-    slow = any("batching rule" in str(warning.message) for warning in warned)
-    return "torch has layers of it in no form for many clients at once" if slow else ""
+    if any("batching rule" in str(warning.message) for warning in warned):
+        return "torch has layers of it in no form for many clients at once"
+    return "" if same else f"it {APART}"
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether gradients or steps of clients [clients, d] differ by more than rounding."""
+    rounding = ROUNDED * one.norm(dim=1) + TINY
+    return bool(((one - other).norm(dim=1) > rounding).any())
+
+
+def _at_once(
+    module: nn.Module, layout: Layout, clients: torch.Tensor, x: torch.Tensor
+) -> torch.Tensor:
+    """Return the gradients [clients, d] of two clients as `engine.backends.vmap` takes them."""
+    moving = clients.clone().requires_grad_()
+    y = torch.tensor([[0, 0], [0, IGNORED]], device=x.device)
+
+    def loss(
+        arrays: dict[str, torch.Tensor], inputs: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        return mean_cross_entropy(functional_call(module, arrays, (inputs,)), labels)
+
+    losses = torch.func.vmap(loss, randomness="error")(layout.views(moving), torch.stack([x, x]), y)
+    (gradients,) = torch.autograd.grad(losses.sum(), moving)
+    return gradients
+
+
+def _one_by_one(
+    module: nn.Module, layout: Layout, clients: torch.Tensor, x: torch.Tensor
+) -> torch.Tensor:
+    """Return the same gradients as `engine.backends.loop` takes them."""
+    gradients = torch.zeros_like(clients)
+    for client, gradient, inputs in zip(clients, gradients, (x, x[:1]), strict=True):
+        values = layout.views(client)
+        views = layout.views(gradient)
+        for name, array in own_values.trained(module).items():
+            array.data.copy_(values[name])
+            array.grad = views[name]
+        labels = torch.zeros(len(inputs), dtype=torch.int64)
+        mean_cross_entropy(module(inputs), labels).backward()
+    return gradients

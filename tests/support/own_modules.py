@@ -168,7 +168,7 @@ class Wrapped(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         y = self.layer((x.relu_() if self.kind == "in place" else x).flatten(1))
-        self.calls += 1
+        self.calls += self.kind == "calls"
         if self.kind == "state in training" and self.training:
             self.seen += 1
         if self.kind == "buffer":

@@ -5,9 +5,12 @@ examples are [c, 8, 8].
 from __future__ import annotations
 
 import copy
+from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
@@ -160,6 +163,7 @@ class InAnObject(Linear):
 
 
 CALLS = [0]
+STEPS = 0
 
 
 class Elsewhere(Linear):
@@ -233,17 +237,184 @@ class HiddenTeacher(Linear):
         return super().forward(x)
 
 
-class Harmless(Linear):
-    """Counts its calls, and keeps what it saw last: nothing depends on that."""
+class LastSeen(Linear):
+    """Keeps what it saw last in each mode, and a size: nothing of calls before the last."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__(num_classes)
-        self.calls, self.seen, self.size = 0, None, None
+        self.seen: dict[bool, Tensor] = {}
+        self.masks: dict[int, Tensor] = {}
+        self.size = None
 
     def forward(self, x: Tensor) -> Any:
-        self.calls, self.seen = self.calls + 1, x.detach()
+        self.seen[self.training] = x.detach()
         self.size = self.size or x[0].numel()
-        return self.f(x.view(len(x), self.size))
+        mask = self.masks.setdefault(len(x), torch.ones(self.size))
+        return self.f(x.view(len(x), self.size) * mask)
+
+
+class Cell:
+    """A place for one number, without a dictionary."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Counting(Linear):
+    """Counts steps somewhere, for a change that comes after very many of them."""
+
+    number = 0
+
+    def __init__(self, num_classes: int, place: str) -> None:
+        super().__init__(num_classes)
+        self.place = place
+        self.listed, self.mapped, self.cell = [0], {"steps": 0}, Cell()
+        self.array, self.scalar, self.tensor = np.zeros(3), np.int64(0), torch.zeros(())
+        self.iterator, self.log = iter(range(10**9)), deque(maxlen=3)
+        self.recent: set[int] = set()
+        self.generator = (i for i in range(10**9)) if place == "generator" else None
+        self.count = self._counter()
+        self.plain = 0
+
+    @staticmethod
+    def _counter() -> Callable[[], None]:
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+
+        return count
+
+    def _global(self) -> None:
+        global STEPS
+        STEPS += 1
+
+    def _default(self, seen: list[int] = []) -> None:  # noqa: B006
+        seen.append(0)
+
+    def _step(self) -> None:
+        kept: dict[str, Callable[[], Any]] = {
+            "plain": lambda: setattr(self, "plain", self.plain + 1),
+            "modulo": lambda: setattr(self, "plain", (self.plain + 1) % 100),
+            "listed": lambda: self.listed.append(self.listed.pop() + 1),
+            "length": lambda: self.listed.append(0),
+            "mapped": lambda: self.mapped.update(steps=self.mapped["steps"] + 1),
+            "cell": lambda: setattr(self.cell, "value", self.cell.value + 1),
+            "array": lambda: self.array.__iadd__(1),
+            "scalar": lambda: setattr(self, "scalar", self.scalar + 1),
+            "tensor": lambda: self.tensor.add_(1),
+            "iterator": lambda: next(self.iterator),
+            "generator": lambda: next(self.generator),
+            "log": lambda: self.log.append(len(self.log) and self.log[-1] + 1),
+            "recent": lambda: self.recent.add(len(self.recent)),
+            "count": self.count,
+            "_default": self._default,
+            "STEPS": self._global,
+            "number": lambda: setattr(type(self), "number", self.number + 1),
+            "weight": lambda: setattr(
+                self.f.weight, "steps", getattr(self.f.weight, "steps", 0) + 1
+            ),
+            "numpy.random": lambda: np.random.rand(),  # noqa: NPY002
+        }
+        kept[self.place]()
+
+    def forward(self, x: Tensor) -> Any:
+        if self.training:
+            self._step()
+        return self.f(x.flatten(1))
+
+
+class Latched(Linear):
+    """Keeps the mean of the first batch that it sees."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.mean: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        if self.mean is None:
+            self.mean = x.detach().mean(0)
+        return self.f(x)
+
+
+class Vouched(Linear):
+    """Counts its calls, on which its author says that nothing depends."""
+
+    NOT_STATE = ("calls",)
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls += 1
+        return super().forward(x)
+
+
+class GradientHook(Linear):
+    """Changes the gradient of its weight, perhaps by what it has seen of it before."""
+
+    def __init__(self, num_classes: int, kind: str) -> None:
+        super().__init__(num_classes)
+        self.norm = 0.0
+        hooks = {"norm": self._by_norm, "zero": lambda g: g * 0, "scaled": lambda g: g * 0.01}
+        self.f.weight.register_hook(hooks[kind])
+
+    def _by_norm(self, gradient: Tensor) -> Tensor:
+        self.norm = 0.9 * self.norm + 0.1 * float(gradient.norm())
+        return gradient / max(self.norm, 1e-6)
+
+
+class InAList(nn.Module):
+    """Uses a parameter under its name, and once more through a list."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.a, self.f = nn.Linear(PIXELS, PIXELS), nn.Linear(PIXELS, num_classes)
+        self.again = [self.a.weight]
+
+    def forward(self, x: Tensor) -> Any:
+        return self.f(relu(linear(relu(self.a(x.flatten(1))), self.again[0])))
+
+
+def normed(num_classes: int) -> nn.Module:
+    """Torch's older spectral norm, which keeps a vector between calls."""
+    return nn.Sequential(nn.Flatten(), nn.utils.spectral_norm(nn.Linear(PIXELS, num_classes)))
+
+
+class Centered(Linear):
+    """Subtracts the mean of the batch in training."""
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        return self.f(x - x.mean(0) if self.training and len(x) > 1 else x)
+
+
+class MadeLate(Linear):
+    """Makes a layer when it is called first."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.extra = None
+
+    def forward(self, x: Tensor) -> Any:
+        self.extra = self.extra or nn.Linear(PIXELS, PIXELS)
+        return self.f(self.extra(x.flatten(1)))
+
+
+class Lower(nn.Module):
+    """Returns logits of a type of their own."""
+
+    def __init__(self, num_classes: int, kind: str = "bfloat16") -> None:
+        super().__init__()
+        self.f, self.kind = nn.Linear(PIXELS, num_classes), getattr(torch, kind)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.f(x.flatten(1)).to(self.kind)
 
 
 # Frozen layers

@@ -14,7 +14,7 @@ from algorithms.core.network import Network
 from algorithms.engine import own_model
 from algorithms.models import imported
 from datasets.components import Component
-from orchestrator.config.run import resolve
+from orchestrator.config.run import check, resolve
 from orchestrator.conformance.example_runs import digits, inline_trial
 from tests.conformance.test_actors import Actors
 from tests.support import unusual_modules
@@ -76,7 +76,7 @@ def test_a_network_with_views_trains_and_is_attacked(tmp_path, training):
 
 
 @pytest.mark.parametrize(
-    "name", ["Harmless", "Pooled", "NearTeacher", "FrozenInTrain", "FrozenAtFirst"]
+    "name", ["LastSeen", "Pooled", "NearTeacher", "FrozenInTrain", "FrozenAtFirst"]
 )
 def test_what_no_run_would_notice_is_accepted(name):
     assert misfit(name) is None
@@ -103,17 +103,17 @@ def test_logits_are_taken_out_of_an_object():
 
 
 STATE = {
-    "Mean": "its attribute mean",
-    "Inside": "its attribute layer.0.past.mean",
-    "WarmUp": "its attribute steps",
-    "Later": "its attribute steps",
-    "Stream": "its attribute h",
-    "InAnObject": "its attribute schedule.steps",
-    "Elsewhere": "torch's seed",
-    "OwnGenerator": "torch's seed",
-    "ByGradients": "its attribute scale",
+    "Mean": "in mean",
+    "Inside": "in layer.0.past.mean",
+    "WarmUp": "in steps",
+    "Later": "in steps",
+    "Stream": "in h",
+    "InAnObject": "in schedule.steps",
+    "Elsewhere": "in tests.support.unusual_modules.CALLS",
+    "OwnGenerator": "in generator",
+    "ByGradients": "in scale",
     "Teacher": "its frozen parameter t.weight",
-    "HiddenTeacher": "its attribute kept.0.weight",
+    "HiddenTeacher": "in kept.0.weight",
 }
 
 
@@ -128,7 +128,81 @@ def test_state_of_training_that_is_not_sent_is_refused(name, where, backend):
 @pytest.mark.parametrize("kept", ["training", "evaluation"])
 def test_what_one_mode_leaves_for_the_other_is_state(kept):
     sentence = misfit("Last", args={"kept": kept})
-    assert sentence and "its attribute mean" in sentence
+    assert sentence and "in mean" in sentence
+
+
+PLACES = {
+    "plain": "plain",
+    "modulo": "plain",
+    "listed": "listed",
+    "length": "listed",
+    "mapped": "mapped.steps",
+    "cell": "cell.value",
+    "array": "array",
+    "scalar": "scalar",
+    "tensor": "tensor",
+    "iterator": "iterator",
+    "generator": "generator",
+    "log": "log",
+    "recent": "recent",
+    "count": "count.steps",
+    "_default": "Counting._default",
+    "STEPS": "tests.support.unusual_modules.STEPS",
+    "number": "Counting.number",
+    "weight": "f.weight.steps",
+    "numpy.random": "numpy.random",
+}
+
+
+@pytest.mark.parametrize(("place", "named"), PLACES.items())
+def test_a_counter_is_found_wherever_it_is_kept(place, named):
+    """No output depends on it before the ten thousandth step, or ever."""
+    sentence = misfit("Counting", args={"place": place})
+    assert sentence and f"keeps state between calls, in {named} (" in sentence
+
+
+def test_what_the_first_batch_alone_decides_is_state():
+    sentence = misfit("Latched")
+    assert sentence and "in mean (" in sentence
+
+
+def test_an_author_may_vouch_for_an_attribute():
+    assert misfit("Vouched") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["InAList", "Centered", "GradientHook:zero", "GradientHook:scaled"]
+)
+def test_vmap_is_left_where_it_takes_another_step_than_the_loop(name):
+    name, _, kind = name.partition(":")
+    run = run_of(name, {"kind": kind} if kind else {})
+    assert resolve(run).training.config.backend == "loop"
+    found = check(run | {"training": {"backend": "vmap"}})[1]
+    assert [str(problem).partition(":")[0] for problem in found] == ["training.backend"]
+    assert misfit(name, args=run["model"]["args"]) is None
+
+
+def test_a_gradient_hook_with_a_memory_is_refused():
+    sentence = misfit("GradientHook", args={"kind": "norm"})
+    assert sentence and "in norm (" in sentence
+
+
+def test_statistics_of_a_batch_are_refused_where_examples_have_gradients():
+    given = run_of("Centered") | {"training": "dp_sgd"}
+    sentence = own_model.problem(resolve(given), IMAGE, 10)
+    assert sentence and "in training when other examples are beside it" in sentence
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float64"])
+def test_outputs_of_any_floating_type_are_taken(kind):
+    assert misfit("Lower", args={"kind": kind}) is None
+
+
+def test_the_true_cause_is_named():
+    made = misfit("MadeLate")
+    assert made and "makes extra.bias when it is called" in made
+    normed = misfit("normed")
+    assert normed and "its buffer 1.weight_u" in normed
 
 
 @pytest.mark.parametrize("name", ["Thawing", "FrozenInEvaluation"])
@@ -245,7 +319,7 @@ def test_a_step_of_a_module_with_a_frozen_layer_is_that_of_torch():
         torch.testing.assert_close(view, own.get_parameter(key).grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["Harmless", "FrozenInTrain", "View"])
+@pytest.mark.parametrize("name", ["LastSeen", "FrozenInTrain", "View"])
 def test_the_bytes_are_the_same_with_one_and_two_actors(tmp_path, name):
     run, kept = run_of(name, clients_per_job=1), []
     for actors in (1, 2):

@@ -171,7 +171,6 @@ def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkey
         ("one value", "torch.float32 [4] in evaluation;"),
         ("not finite", "not finite"),
         ("softmax", "softmax"),
-        ("half", "torch.float16 [4, 10]"),
         ("calls", "between calls"),
         ("in place", "its input in place"),
         ("draws", "random numbers in evaluation"),
@@ -279,7 +278,7 @@ def test_what_only_a_trial_shows_is_tried_before_anything_starts(name, args, cha
     [
         ("Plain", {}, "vmap", ""),
         ("Constants", {}, "vmap", ""),
-        ("Recurrent", {}, "loop", "many clients at once"),
+        ("Recurrent", {}, "loop", "vmap cannot handle it"),
         ("Convolutional", {}, "loop", "it has batch normalization"),
         ("Encoder", {}, "loop", "it draws random numbers (dropout)"),
         ("Wrapped", {"kind": "drops"}, "loop", "it draws random numbers (dropout)"),
