@@ -27,6 +27,10 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 TORCHS = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 LINKS = ("__func__", "__self__", "fget")  # of methods and properties
+GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "random": (random.getstate, random.setstate),
+    "numpy.random": (np.random.get_state, np.random.set_state),  # noqa: NPY002
+}
 LIBRARIES = {*sys.stdlib_module_names, *origins.OURS, "torch", "numpy"} - {"__main__"}
 
 
@@ -56,10 +60,10 @@ class Snapshot:
         self._visit("", module)
         for name, array in arrays.items():
             self._visit_attached(name, array)
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-        self.values |= {"random": pickle.dumps(python), "numpy.random": pickle.dumps(numpy)}
-        self._undo.append(partial(random.setstate, python))
-        self._undo.append(partial(np.random.set_state, numpy))
+        for name, (read, write) in GENERATORS.items():
+            state = read()
+            self.values[name] = pickle.dumps(state)
+            self._undo.append(partial(write, state))
 
     def changed(self, module: nn.Module) -> list[str]:
         """Return the names of what is no longer there, or other, or new."""

@@ -25,7 +25,7 @@ from algorithms.core import outputs, own_values
 from algorithms.core.gradients import mean_cross_entropy
 from algorithms.core.messages import Assignment, Floats, Weights
 from algorithms.core.network import Network, as_tensor
-from algorithms.core.snapshot import Snapshot
+from algorithms.core.snapshot import GENERATORS, Snapshot
 from algorithms.engine import block
 from algorithms.engine.backends import trains_together
 from algorithms.interfaces import Run
@@ -78,7 +78,7 @@ def _problem(trial: _Trial, shape: tuple[int, ...], classes: int) -> str | None:
                 pass
     except CallableError as error:
         return f"{title} {error}"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return f"{title} {stage}: {message_of(error)}"
     return None
 
@@ -96,6 +96,8 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
         _check_shapes(blueprint, shape, classes)
         return  # a few copies of it and of its gradients would take the memory that the run needs
     first, second = (own_values.build(make, shape, SEED) for _ in range(2))
+    if first is second:
+        raise CallableError("returns the same module in every call; build a new one each time")
     _check_values(run, first, second)
     yield f"does not take examples of shape {shape}"
     data, network = _federation(shape, classes), Network(run.model, shape, classes)
@@ -336,6 +338,11 @@ def _check_state(network: Network, start: Weights, before: Snapshot, x: torch.Te
     before.restore()
     same = torch.equal(answers, _answers(network, start, others, 2, x))
     differing = _changed(kept, network) or ([] if same else touched)
+    if drawn := [name for name in differing if name in GENERATORS]:
+        raise CallableError(
+            f"draws random numbers from {drawn[0]} when it is called, which do not follow from the "
+            "run's seed; draw them from torch"
+        )
     if differing or not same:
         why = _state(differing, "that do not follow from torch's seed")
         if same:

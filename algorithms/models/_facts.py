@@ -125,7 +125,7 @@ def _accepted(module: nn.Module) -> torch.Tensor | None:
         try:
             with torch.no_grad():
                 returned = [module.train(mode)(x) for mode in (False, True)]
-        except Exception:  # noqa: S112
+        except (Exception, SystemExit):  # noqa: S112
             continue
         if all(isinstance(one, torch.Tensor) and one.dim() == len(one) == 2 for one in returned):
             return x

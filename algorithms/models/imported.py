@@ -93,5 +93,5 @@ def _facts_of(config: Config) -> tuple[dict[str, Any], str]:
 
     try:
         return _facts.of(config.callable, json.dumps(config.args, sort_keys=True))
-    except Exception:
+    except (Exception, SystemExit):
         return {"VMAP": False}, ""

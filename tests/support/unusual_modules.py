@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -325,6 +326,19 @@ class Counting(Linear):
         if self.training:
             self._step()
         return self.f(x.flatten(1))
+
+
+@cache
+def again(num_classes: int) -> nn.Module:
+    """Builds one module for all."""
+    return Linear(num_classes)
+
+
+class Leaving(Linear):
+    """Ends Python when it is called."""
+
+    def forward(self, x: Tensor) -> Any:
+        raise SystemExit("over")
 
 
 class Latched(Linear):

@@ -150,7 +150,6 @@ PLACES = {
     "STEPS": "tests.support.unusual_modules.STEPS",
     "number": "Counting.number",
     "weight": "f.weight.steps",
-    "numpy.random": "numpy.random",
 }
 
 
@@ -159,6 +158,21 @@ def test_a_counter_is_found_wherever_it_is_kept(place, named):
     """No output depends on it before the ten thousandth step, or ever."""
     sentence = misfit("Counting", args={"place": place})
     assert sentence and f"keeps state between calls, in {named} (" in sentence
+
+
+def test_random_numbers_that_are_not_torchs_are_named():
+    sentence = misfit("Counting", args={"place": "numpy.random"})
+    assert sentence and "draws random numbers from numpy.random" in sentence
+
+
+def test_a_module_that_is_handed_out_again_is_refused():
+    sentence = misfit("again")
+    assert sentence and "returns the same module in every call" in sentence
+
+
+def test_a_module_that_ends_python_is_refused():
+    sentence = misfit("Leaving")
+    assert sentence and "SystemExit: over" in sentence
 
 
 def test_what_the_first_batch_alone_decides_is_state():
