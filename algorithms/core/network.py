@@ -36,6 +36,8 @@ class Network:
     Attributes:
         params: [d] the parameters that the module computes with.
         grads: [d] to which ``backward`` adds gradients.
+        reached: [d] for a module of somebody else: 1 for parameters that the last backward pass
+            reached and 0 for the others, whose gradient torch leaves None; else None.
         buffers: [b] running statistics.
         random: whether the module draws random numbers in training (dropout); if so, call `reseed`
             first.
@@ -86,6 +88,10 @@ class Network:
             parameters[name].data = view
         for name, view in self.layout.views(self.grads).items():
             parameters[name].grad = view
+        self.reached = torch.ones_like(self.params) if self.own_values else None
+        if self.reached is not None:
+            for name, view in self.layout.views(self.reached).items():
+                parameters[name].register_post_accumulate_grad_hook(partial(_reach, view))
         for name, view in self.buffer_layout.views(self.buffers).items():
             owner, _, leaf = name.rpartition(".")
             self.module.get_submodule(owner).register_buffer(leaf, view)
@@ -237,6 +243,10 @@ class Network:
             else []
         )
         return torch.cat([*pieces, torch.empty(0, device=self.device)]).cpu().numpy()
+
+
+def _reach(reached: torch.Tensor, _: torch.Tensor) -> None:
+    reached.fill_(1)
 
 
 def as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:

@@ -490,6 +490,25 @@ class NearTeacher(FrozenAtFirst):
         return super().forward(x) * norm
 
 
+class Unreached(FrozenAtFirst):
+    """Uses a layer, but lets no gradient through to it; and has one that it never uses."""
+
+    def __init__(self, num_classes: int, kind: str) -> None:
+        super().__init__(num_classes)
+        self.t.requires_grad_(True)
+        self.kind, self.unused = kind, nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        if self.kind == "no_grad":
+            with torch.no_grad():
+                x = relu(self.t(x))
+            return self.f(x)
+        if self.kind == "weight":
+            return self.f(relu(linear(x, self.t.weight.detach(), self.t.bias.detach())))
+        return self.f(relu(self.t(x)).detach())
+
+
 # Memory that is shared
 
 

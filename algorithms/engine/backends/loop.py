@@ -68,7 +68,7 @@ def train(
                 inputs, draws.crops.moves[step, real], draws.crops.padding
             )
         loss = gradient(network.inputs(inputs), targets)
-        optimizer.step(network.params, network.grads)
+        optimizer.step(network.params, network.grads, network.reached)
         total += loss * len(chosen)
         count += len(chosen)
     return float(total) / max(count, 1)
@@ -112,6 +112,8 @@ def client_gradient(
 
     def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         network.grads.zero_()
+        if network.reached is not None:
+            network.reached.zero_()
         if client.get("carry"):
             with torch.no_grad():
                 client["carry"] = module.advance(

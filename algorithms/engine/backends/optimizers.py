@@ -32,8 +32,12 @@ class Optimizer:
     moments: list[torch.Tensor] = field(default_factory=list)
     steps: int | torch.Tensor = 0
 
-    def step(self, params: torch.Tensor, grads: torch.Tensor) -> None:
+    def step(
+        self, params: torch.Tensor, grads: torch.Tensor, reached: torch.Tensor | None = None
+    ) -> None:
         """Update ``params`` in place along ``grads``, [d] or [clients, d] each.
+
+        Those that no gradient has ``reached`` [d] do not decay, as in PyTorch.
 
         Only the first ``len(params)`` rows of the moments change: a block's clients are ordered so
         that those who have finished come last.
@@ -43,7 +47,8 @@ class Optimizer:
         else:
             self.steps[: len(params)] += 1
         if self.config.weight_decay:
-            grads = grads.add(params, alpha=self.config.weight_decay)
+            decaying = params if reached is None else params * reached
+            grads = grads.add(decaying, alpha=self.config.weight_decay)
         if self.config.optimizer == "adam":
             self._adam(params, grads)
         elif self.config.momentum:

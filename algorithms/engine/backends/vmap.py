@@ -83,6 +83,7 @@ def train(
         torch.from_numpy((plan != PADDING).sum(axis=(1, 2))),
     )
     network.module.train()
+    reached = () if network.reached is None else network.layout.views(network.reached).values()
     optimizer.reorder(order)
     previous = len(order)
     for step in range(plan.shape[1]):
@@ -105,11 +106,15 @@ def train(
         # A client's loss depends on its own row alone, so one backward pass through the sum gives
         # every client's gradient.
         moving = params[:active].requires_grad_()
-        losses = losses_of(network.layout.views(moving), inputs, targets, client)
-        (grads,) = torch.autograd.grad(losses.sum(), moving)
+        arrays = network.layout.views(moving)
+        losses = losses_of(arrays, inputs, targets, client)
+        looked_at = [moving] if network.reached is None else [moving, *arrays.values()]
+        grads, *of_arrays = torch.autograd.grad(losses.sum(), looked_at, allow_unused=True)
+        for view, found in zip(reached, of_arrays, strict=True):
+            view.fill_(found is not None)
         if training.clip_gradient is not None:
             grads = clip_gradients(grads, training.clip_gradient)
-        optimizer.step(moving.requires_grad_(False), grads)
+        optimizer.step(moving.requires_grad_(False), grads, network.reached)
         total[:active] += losses.detach() * (targets != IGNORED).sum(1)
     back = order.argsort()
     optimizer.reorder(back)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
-from algorithms.engine import own_model
+from algorithms.engine import block, own_model
 from algorithms.models import imported
 from datasets.components import Component
 from orchestrator.config.run import check, resolve
@@ -340,3 +341,35 @@ def test_the_bytes_are_the_same_with_one_and_two_actors(tmp_path, name):
         trial = inline_trial(run, tmp_path / str(actors), digits())
         kept.append(outputs(finished(served_by(trial, Actors(actors, trial.run, digits())))))
     assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("kind", ["no_grad", "weight", "output"])
+@pytest.mark.parametrize("backend", ["loop", "vmap"])
+def test_what_no_gradient_reaches_does_not_decay(optimizer, kind, backend):
+    """Three steps on all examples of one client, beside torch's own optimizer."""
+    given = run_of(
+        "Unreached", {"kind": kind}, backend=backend, optimizer=optimizer, lr=0.1, epochs=3,
+        batch_size=100, weight_decay=0.05,
+    )  # fmt: skip
+    run = resolve(given)
+    data, network = digits(), network_of("Unreached", kind=kind)
+    sent = network.weights()
+    own = unusual_modules.Unreached(10, kind)
+    own.load_state_dict(network.module.state_dict())
+    mine = data.client(0)
+    x, y = torch.from_numpy(mine.x.copy()), torch.from_numpy(mine.y.copy())
+    settings = {"lr": 0.1, "weight_decay": 0.05}
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    steps = kinds[optimizer](own.parameters(), **settings)
+    for _ in range(3):
+        steps.zero_grad()
+        torch.nn.functional.cross_entropy(own.train()(x), y).backward()
+        steps.step()
+    assigned = Assignment(range(1), np.zeros(1, np.int64), 0, {})
+    trained = block.train(
+        run, data, network, [sent], assigned, lambda *place: np.random.default_rng(0)
+    )
+    views = network.layout.views(torch.from_numpy(trained.params[0]))
+    for name, parameter in own.named_parameters():
+        torch.testing.assert_close(views[name], parameter.detach(), rtol=1e-4, atol=1e-5)
