@@ -41,6 +41,7 @@ MODES = (False, True)  # evaluation and training
 SHOWN = 3  # attributes that a sentence names
 WITHIN = re.compile(r"(\.\d+|\.\(.*)+$")  # the end of a name of what lies in an attribute
 VOUCHED = "NOT_STATE"  # in a module, names of attributes on which its author says nothing depends
+DRAWS = 12  # of random numbers in training
 PARAMETERS, ROUNDED = (
     12,
     0.02,
@@ -63,7 +64,8 @@ def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
     """
     step = {"epochs": 1, "lr": 0.01, "optimizer_state": "reset"}
     run = _changed_training(run, step)
-    key = repr((run.model, run.training, run.objective, run.measures_curvature and run.curvature))
+    read = run.model, run.training, run.objective, run.privacy.name
+    key = repr((*read, run.measures_curvature and run.curvature))
     return _problem(_Trial(key, run), tuple(map(int, shape)), int(classes))
 
 
@@ -114,6 +116,8 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     _check_memory(second.eval(), x)
     if run.training.module.PRIVATE_STEPS:
         _check_alone(network, start, x)
+    if run.training.module.PRIVATE_STEPS or run.privacy.name != "none":
+        _check_reached(network, start, x)
     stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
     assigned = Assignment(
         range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)}
@@ -291,12 +295,14 @@ def _gives_probabilities(network: Network, x: torch.Tensor, returned: torch.Tens
     return False
 
 
-def _answer(network: Network, start: Weights, x: torch.Tensor, training: bool) -> torch.Tensor:
-    """Return what the module with the weights ``start`` says of examples under one seed, in
+def _answer(
+    network: Network, start: Weights, x: torch.Tensor, training: bool, seed: int = SEED
+) -> torch.Tensor:
+    """Return what the module with the weights ``start`` says of examples under a seed, in
     evaluation, or in a step of training.
     """
     network.load(start)
-    network.reseed(SEED)
+    network.reseed(seed)
     network.grads.zero_()
     with torch.set_grad_enabled(training):
         answer: torch.Tensor = network.module.train(training)(x)
@@ -405,6 +411,20 @@ def _check_alone(network: Network, start: Weights, x: torch.Tensor) -> None:
             "gives an example another output in training when other examples are beside it, so "
             "that its gradient alone, which dp_sgd clips, is that of another function"
         )
+
+
+def _check_reached(network: Network, start: Weights, x: torch.Tensor) -> None:
+    """Check that a gradient reaches all that noise would move."""
+    assert network.reached is not None  # a module of somebody else
+    network.reached.zero_()
+    for seed in range(DRAWS):  # some layers are left out at random
+        _answer(network, start, x, True, seed)
+    for name, view in network.layout.views(network.reached).items():
+        if not view.any():
+            raise CallableError(
+                f"lets no gradient reach {name}, which noise would move all the same; freeze it "
+                "(requires_grad_(False)), or leave it out"
+            )
 
 
 def _changed_training(run: Run, changes: Mapping[str, Any]) -> Run:
