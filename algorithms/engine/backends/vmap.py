@@ -83,7 +83,6 @@ def train(
         torch.from_numpy((plan != PADDING).sum(axis=(1, 2))),
     )
     network.module.train()
-    reached = () if network.reached is None else network.layout.views(network.reached).values()
     optimizer.reorder(order)
     previous = len(order)
     for step in range(plan.shape[1]):
@@ -108,10 +107,7 @@ def train(
         moving = params[:active].requires_grad_()
         arrays = network.layout.views(moving)
         losses = losses_of(arrays, inputs, targets, client)
-        looked_at = [moving] if network.reached is None else [moving, *arrays.values()]
-        grads, *of_arrays = torch.autograd.grad(losses.sum(), looked_at, allow_unused=True)
-        for view, found in zip(reached, of_arrays, strict=True):
-            view.fill_(found is not None)
+        grads = _gradients(network, losses, moving, arrays)
         if training.clip_gradient is not None:
             grads = clip_gradients(grads, training.clip_gradient)
         optimizer.step(moving.requires_grad_(False), grads, network.reached)
@@ -119,6 +115,23 @@ def train(
     back = order.argsort()
     optimizer.reorder(back)
     return params[back], (total.cpu() / counts.clamp(min=1))[back].double().numpy()
+
+
+def _gradients(
+    network: Network,
+    losses: torch.Tensor,
+    moving: torch.Tensor,
+    arrays: Mapping[str, torch.Tensor],
+) -> torch.Tensor:
+    """Return the gradients [clients, d] of the clients' losses, and note which arrays they reach."""
+    if network.reached is None:
+        return torch.autograd.grad(losses.sum(), moving)[0]
+    wanted = [moving, *arrays.values()]
+    grads, *of_arrays = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
+    views = network.layout.views(network.reached).values()
+    for view, found in zip(views, of_arrays, strict=True):
+        view.fill_(found is not None)
+    return grads
 
 
 def _batch(

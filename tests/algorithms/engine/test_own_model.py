@@ -205,17 +205,17 @@ def test_a_gradient_hook_with_a_memory_is_refused():
 def test_statistics_of_a_batch_are_refused_where_examples_have_gradients():
     given = run_of("Centered") | {"training": "dp_sgd"}
     sentence = own_model.problem(resolve(given), IMAGE, 10)
-    if slot:
-        assert sentence and "lets no gradient reach t.weight" in sentence
-    else:
-        assert sentence is None
+    assert sentence and "in training when other examples are beside it" in sentence
 
 
 @pytest.mark.parametrize("slot", [{"training": "dp_sgd"}, {"privacy": "global_dp"}, {}], ids=str)
 def test_noise_must_not_move_what_no_gradient_reaches(slot):
     given = run_of("Unreached", {"kind": "no_grad"}) | slot
     sentence = own_model.problem(resolve(given), IMAGE, 10)
-    assert (not slot and sentence is None) or "lets no gradient reach t.weight" in str(sentence)
+    if slot:
+        assert sentence and "lets no gradient reach t.weight" in sentence
+    else:
+        assert sentence is None
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "float64"])
