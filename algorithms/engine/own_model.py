@@ -126,14 +126,7 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     if not np.isfinite(trained.params).all():
         raise CallableError("has a gradient that is not finite")
     if trains_together(run):
-        plain = {"optimizer": "sgd", "momentum": 0.0, "nesterov": False}
-        steps = []
-        for backend in ("loop", "vmap"):
-            one = _changed_training(run, plain | {"backend": backend})
-            found = block.train(one, data, network, [start], assigned, stream)
-            steps.append(torch.from_numpy(found.params - start.params))
-        if _facts.apart(*steps):
-            raise CallableError(f"{_facts.APART}; use training.backend: loop")
+        _check_backends(run, data, network, start, assigned, stream)
     if run.measures_curvature:
         yield "cannot be differentiated twice, which the curvature (rho) needs"
         block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
@@ -145,6 +138,25 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
         alone = network.module.train()(x[:1])
         if why := outputs.problem(alone, 1, classes, "training"):
             raise CallableError(why)
+
+
+def _check_backends(
+    run: Run,
+    data: Federation,
+    network: Network,
+    start: Weights,
+    assigned: Assignment,
+    stream: block.Stream,
+) -> None:
+    """Check that plain steps of all clients at once are those of one after another."""
+    plain = {"optimizer": "sgd", "momentum": 0.0, "nesterov": False}
+    steps = []
+    for backend in ("loop", "vmap"):
+        one = _changed_training(run, plain | {"backend": backend})
+        found = block.train(one, data, network, [start], assigned, stream)
+        steps.append(torch.from_numpy(found.params - start.params))
+    if _facts.apart(*steps):
+        raise CallableError(f"{_facts.APART}; use training.backend: loop")
 
 
 def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
