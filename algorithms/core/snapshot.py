@@ -8,6 +8,7 @@ import copyreg
 import io
 import pickle
 import random
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,7 @@ GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "random": (random.getstate, random.setstate),
     "numpy.random": (np.random.get_state, np.random.set_state),  # noqa: NPY002
 }
+WITHIN = re.compile(r"(\.\d+|\.\(.*)+$")  # the end of a name of what lies in an attribute
 LIBRARIES = {*sys.stdlib_module_names, *origins.OURS, "torch", "numpy"} - {"__main__"}
 
 
@@ -192,6 +194,11 @@ class Snapshot:
                 if not key.startswith("__") or isinstance(held, FunctionType):
                     self._undo.append(partial(_reset, kind, key, held))
                     self._visit(f"{kind.__name__}.{key}", held)
+
+
+def shown(names: Iterable[str]) -> list[str]:
+    """Return the names of what changed as a user knows them: of a list, not of its entries."""
+    return list(dict.fromkeys(WITHIN.sub("", name) for name in names))
 
 
 def _slots(kind: type) -> list[str]:

@@ -9,7 +9,6 @@ What torch or the module raises is the refusal. Every sentence follows the name 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ from algorithms.core import outputs, own_values
 from algorithms.core.gradients import mean_cross_entropy
 from algorithms.core.messages import Assignment, Floats, Weights
 from algorithms.core.network import Network, as_tensor
-from algorithms.core.snapshot import GENERATORS, Snapshot
+from algorithms.core.snapshot import GENERATORS, Snapshot, shown
 from algorithms.engine import block
 from algorithms.engine.backends import trains_together
 from algorithms.interfaces import Run
@@ -39,7 +38,6 @@ EXAMPLES, CLIENTS = 4, 2
 SEED = 1_000_003  # one that no constructor sets by itself
 MODES = (False, True)  # evaluation and training
 SHOWN = 3  # attributes that a sentence names
-WITHIN = re.compile(r"(\.\d+|\.\(.*)+$")  # the end of a name of what lies in an attribute
 VOUCHED = "NOT_STATE"  # in a module, names of attributes on which its author says nothing depends
 DRAWS = 12  # of random numbers in training
 PARAMETERS, ROUNDED = (
@@ -384,8 +382,7 @@ def _changed(before: Snapshot, network: Network) -> list[str]:
     left_out = {"training", *getattr(network.module, VOUCHED, ())}
     sent = {*network.layout.names, *own_values.running_buffers(network.module)}
     names = [name for name in before.changed(network.module) if name not in sent]
-    shown = dict.fromkeys(WITHIN.sub("", name) for name in names)
-    return [name for name in shown if left_out.isdisjoint((name, name.rpartition(".")[2]))]
+    return [name for name in shown(names) if left_out.isdisjoint((name, name.rpartition(".")[2]))]
 
 
 def _check_trained(network: Network, before: Snapshot) -> None:

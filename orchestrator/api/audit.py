@@ -420,7 +420,7 @@ def _in_evaluation(module: nn.Module, largest: int) -> Iterator[Snapshot]:
                 for hook in vars(part).get(OPACUS, ()):  # which raise in evaluation mode
                     hook.remove()
             outputs.give_logits(module.eval(), max(2, largest + 1))
-            yield held
+            yield Snapshot(module)
     finally:
         held.restore()
         for part, training in modes:
@@ -476,16 +476,12 @@ def _unsteady(
     import torch
     from torch.nn.modules.batchnorm import _NormBase
 
-    from algorithms.core.snapshot import Snapshot
+    from algorithms.core.snapshot import Snapshot, shown
 
     places = np.random.default_rng(0).permutation(len(x))[:AGAIN]
     pieces = np.array_split(places, max(1, len(places) // together))
     batches = [(x[piece], np.zeros(len(piece), np.int64)) for piece in pieces]
-    changed = [
-        attribute
-        for attribute in held.changed(module)
-        if attribute.rpartition(".")[2] != "training"
-    ]
+    changed = shown(held.changed(module))
 
     def again() -> NDArray[np.float32]:
         return _logits(name, module, batches, 0)
