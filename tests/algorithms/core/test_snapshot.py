@@ -4,13 +4,15 @@ taken back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from algorithms.core.snapshot import Snapshot
+from algorithms.core.snapshot import Snapshot, shown
 
 
 def module() -> nn.Module:
@@ -53,3 +55,68 @@ def test_every_change_is_named_and_taken_back():
     assert kept.changed(it) == []
     assert it.training and it.rates == [1.0, 2.0] and it.nothing is None
     assert it[0].weight is weight and it.past["mean"] is mean and not it.past["array"].any()
+
+
+class Counted(nn.Module):
+    """Counts in its class, in a variable around a function, a slot, a hook and a global."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.f = nn.Linear(2, 2)
+        self.cell = Cell()
+        self.tick = counter()
+        self.f.weight.register_hook(counter())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        global CALLS
+        CALLS += 1
+        type(self).calls += 1
+        self.cell.value += 1
+        self.tick()
+        return self.f(x)
+
+
+class Cell:
+    """One number without a dictionary."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+CALLS = 0
+
+
+def counter() -> Callable[..., None]:
+    """Return a function that counts its calls."""
+    steps = 0
+
+    def count(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    return count
+
+
+def test_what_code_keeps_elsewhere_is_named_and_taken_back():
+    it = Counted()
+    kept = Snapshot(it)
+    assert kept.changed(it) == []
+    it(torch.rand(3, 2)).sum().backward()
+    named = {"cell.value", "tick.steps", "Counted.calls", f"{__name__}.CALLS"}
+    named |= {"f.weight._backward_hooks.0.steps"}
+    assert set(kept.changed(it)) == named
+    kept.restore()
+    assert kept.changed(it) == []
+    assert (CALLS, Counted.calls, it.cell.value) == (0, 0, 0)
+
+
+def test_what_can_only_move_on_is_never_the_same():
+    it = module()
+    it.numbers = (number for number in range(3))
+    kept = Snapshot(it)
+    assert kept.changed(it) == ["numbers"]
+    assert shown(["numbers.0.(1)", "numbers.1", "a.0.weight"]) == ["numbers", "a.0.weight"]

@@ -214,7 +214,7 @@ class Centered(Linear):
     [
         (Carried, "another call: it changes state"),
         (Cooling, "another call: it changes calls"),
-        (Hidden, "test_api_audit_modules.COUNT;"),
+        (Hidden, "another call: it changes tests.orchestrator.api.test_api_audit_modules.COUNT"),
         (Queue, "another call: it changes past.mean"),
         (Dropped, "another call: it draws"),
         (Trained, "another batch: norm takes statistics"),
