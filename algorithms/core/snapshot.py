@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -147,6 +148,8 @@ class Snapshot:
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             self._visit(name, attributes)
+        if isinstance(value, ContextVar):
+            self._visit_all(name, [("value", value.get(None))])
         for link in LINKS:
             self._visit_all(name, [(link, getattr(value, link))] if hasattr(kind, link) else [])
         own = any({"__reduce__", "__reduce_ex__"} & vars(part).keys() for part in kind.__mro__[:-1])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -165,6 +166,7 @@ class InAnObject(Linear):
 
 CALLS = [0]
 STEPS = 0
+TICKS = ContextVar("ticks", default=0)
 
 
 class Elsewhere(Linear):
@@ -315,6 +317,7 @@ class Counting(Linear):
             "_default": self._default,
             "STEPS": self._global,
             "number": lambda: setattr(type(self), "number", self.number + 1),
+            "TICKS": lambda: TICKS.set(TICKS.get() + 1),
             "weight": lambda: setattr(
                 self.f.weight, "steps", getattr(self.f.weight, "steps", 0) + 1
             ),

@@ -149,6 +149,7 @@ PLACES = {
     "count": "count.steps",
     "_default": "Counting._default",
     "STEPS": "tests.support.unusual_modules.STEPS",
+    "TICKS": "tests.support.unusual_modules.TICKS.value",
     "number": "Counting.number",
     "weight": "f.weight.steps",
 }
