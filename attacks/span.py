@@ -78,8 +78,15 @@ SMALLEST = np.finfo(float).tiny
 class Config(ComparedConfig):
     """Fields of the analytic attack."""
 
-    nonmembers: ClassVar = "outside"
-    center: ClassVar = "none"
+    center: ClassVar[str] = "none"  # of the queries (`_queries`): without references
+
+    nonmembers: Literal["outside", "other_client"] = Field(
+        "outside",
+        description=(
+            "what members are compared with: examples outside all training, or other clients' "
+            "members"
+        ),
+    )
     weight_decay: Literal["auto", "yes", "no"] = Field(
         "auto",
         description="whether clients train with weight decay; auto: as base.training says",

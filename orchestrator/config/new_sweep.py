@@ -243,7 +243,9 @@ def new_sweep(
     """
     from jinja2 import Environment, FileSystemLoader
 
-    counts, images = sizes(profile), len(profile.shape) == 3
+    counts = sizes(profile)
+    images = len(profile.shape) == 3
+    convolutions = images and min(profile.shape[1:]) >= 16
     split, why_split = _split(profile, counts)
     environment = Environment(
         loader=FileSystemLoader(HERE), trim_blocks=True, keep_trailing_newline=True
@@ -263,12 +265,13 @@ def new_sweep(
         split=split,
         why_split=why_split,
         images=images,
-        convolutions=images and min(profile.shape[1:]) >= 16,
+        convolutions=convolutions,
         rounds=10 if images else 15,
         targets=max(1, min(TARGETS, counts.smallest)),
         epsilons=EPSILONS if _holds(profile, counts) else (),
         training=_training(images),
         fedmia=_fedmia(counts),
+        span="" if convolutions else _span(counts),
     )
 
 
@@ -290,6 +293,12 @@ def _fedmia(counts: Sizes) -> str:
     if counts.shadow < FEWEST_COMPARED:
         fields.append("center: none")
     return ", ".join(fields)
+
+
+def _span(counts: Sizes) -> str:
+    """The analytic attack on a dense first layer."""
+    few = counts.nonmembers < FEWEST_COMPARED
+    return "name: span, nonmembers: other_client" if few else "name: span"
 
 
 def _holds(profile: Profile, counts: Sizes) -> bool:
