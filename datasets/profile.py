@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
 EXAMPLES = ("x", "X", "data", "images", "features", "inputs", "embeddings")
 LABELS = ("y", "Y", "labels", "label", "targets", "target")
 TEST_SHARE = 0.3
-SIDE = (
-    32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
-)
+# Pixels of a side to which larger images are resized, so that a first answer takes minutes.
+SIDE = 32
 FEWEST_OF_A_CODE = 5  # rows that each text of a column of codes has at least
 LOOKED_AT = 200  # lines of a text file that say how its numbers are written
 NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
@@ -47,6 +47,7 @@ LIKE_EMPTY = re.compile(
     r"(?i)\s*(none|nil|null|nan|n\.?/?a\.?|#n/a|-+|\.|\?)\s*"
 )  # words that may stand for an empty cell
 TOKENS = re.compile(r"(?i)(.*[_-])?(input_?ids?|tokens?(_?ids?)?)")
+NUMBERS = ("integer", "floating")  # pandas' names of kinds
 EACH_FILE = "each file is a client; --client names a column that says it instead"
 MANY = 0.1  # share of rows or clients whose loss is a warning
 KEPT = (
@@ -118,66 +119,65 @@ def profile(path: Path, **options: Any) -> Profile:
     begins with the option, the field or the file that it is about.
     """
     path = own.place(OwnFilesConfig(path=str(path.absolute())), Path())
-    kind = _kind(path)
-    reader, look, allowed = KINDS[kind]
-    profiled, options = (
-        Profile(kind),
-        {name: value for name, value in options.items() if value or value == ()},
-    )
-    unread = [name.replace("_", "-") for name in options if name not in allowed]
-    problems = [f"--{name}: is not for {kind.replace('_', ' ')}" for name in unread]
+    name = _kind(path)
+    kind = KINDS[name]
+    given = {option: value for option, value in options.items() if value or value == ()}
+    unread = [option.replace("_", "-") for option in given if option not in kind.options]
+    problems = [f"--{option}: is not for {name.replace('_', ' ')}" for option in unread]
+    profiled = Profile(name)
+    duplicates = given.get("duplicates", "drop")
     try:
-        total = look(profiled, path, options)
-        duplicates = options.get("duplicates", "drop")
+        total = kind.look(profiled, path, given)
         fields = {"path": str(path), "test_share": TEST_SHARE, **profiled.fields}
-        source = _loaded(reader, path, fields, duplicates)
+        load = partial(_loaded, kind.reader, path, fields)
+        source = load(duplicates)
     except DataError as error:
         problems += _with_options(str(error)).split("\n")
     own.refuse(problems)
-    labels = np.bincount(np.concatenate([source.train.y, source.test.y]), minlength=source.classes)
-    lines = [_counted("label", profiled, source.class_names, labels, "classes")]
-    profiled.train, profiled.test = np.array([len(source.train)]), np.array([len(source.test)])
-    if source.subjects is not None:
-        profiled.clients, (profiled.train, profiled.test) = (
-            source.subject_names,
-            natural.client_sizes(source),
-        )
-        profiled.one_class = tuple(
-            profiled.clients[client] for client in natural.of_one_class(source)
-        )
-        lines.append(
-            _counted(
-                "client", profiled, profiled.clients, profiled.train + profiled.test, "clients"
-            )
-        )
-    profiled.notes[1:1], profiled.shape = lines, profiled.shape or tuple(source.train.x.shape[1:])
-    profiled.notes = [_with_options(note) for note in (*profiled.notes, *source.remarks)]
     if source.server is not None and source.subjects is None:
         raise DataError(
             f"--client: {len(source.server)} rows of {path.name} are the server's, which takes "
             "clients that the data name; name their column"
         )
-    profiled.of_server = 0 if source.server is None else len(source.server)
+    _count(profiled, source)
     profiled.repeated = total - len(source)
     if duplicates == "keep":
         profiled.choose("duplicates", "keep", KEPT, "repeated examples are kept: ")
-    elif not profiled.repeated and _stay_equal(reader, path, fields, source):
+    elif profiled.repeated > MANY * total:
+        _repetitions(profiled, source, load("keep"), total)
+    elif profiled.repeated:
+        _repetitions(profiled, source, source, total)
+    elif _stay_equal(load, source):
         why = "equal examples of several clients stay; a client's own repetitions are dropped"
         profiled.choose("duplicates", "drop", why)
-    elif profiled.repeated:
-        every = source
-        if profiled.repeated > MANY * total:
-            every = _loaded(reader, path, fields, "keep")
-        _repetitions(profiled, source, every, total)
     return profiled
 
 
-def _stay_equal(reader: Any, path: Path, fields: dict[str, Any], source: Source) -> bool:
+def _count(profiled: Profile, source: Source) -> None:
+    """Note how many examples there are of each class and client."""
+    labels = np.bincount(np.concatenate([source.train.y, source.test.y]), minlength=source.classes)
+    lines = [_counted("label", profiled, source.class_names, labels, "classes")]
+    profiled.train = np.array([len(source.train)])
+    profiled.test = np.array([len(source.test)])
+    if source.subjects is not None:
+        names = source.subject_names
+        profiled.clients = names
+        profiled.train, profiled.test = natural.client_sizes(source)
+        profiled.one_class = tuple(names[client] for client in natural.of_one_class(source))
+        sizes = profiled.train + profiled.test
+        lines.append(_counted("client", profiled, names, sizes, "clients"))
+    profiled.notes[1:1] = lines
+    profiled.notes = [_with_options(note) for note in (*profiled.notes, *source.remarks)]
+    profiled.shape = profiled.shape or tuple(source.train.x.shape[1:])
+    profiled.of_server = 0 if source.server is None else len(source.server)
+
+
+def _stay_equal(load: Callable[[str], Source], source: Source) -> bool:
     """Whether clients have examples in common, which is refused where nothing is said of it."""
     if source.subjects is None:
         return False
     try:
-        _loaded(reader, path, fields, "refuse")
+        load("refuse")
     except DataError:
         return True
     return False
@@ -391,54 +391,65 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
     import pandas as pd
 
     frame = pd.concat(frames)
-    numbers, categories = options.get("numbers", []), options.get("categories", [])
+    numbers = options.get("numbers", [])
+    categories = options.get("categories", [])
     kinds = {name: pd.api.types.infer_dtype(frame[name], skipna=True) for name in frame}
     left_out = dict.fromkeys(options.get("drop", []), "as asked")
     for name, kind in kinds.items():
-        parts = _column_roles.parts(frame[name]) if kind in _cells.KINDS else set()
         if name == profiled.fields.get("part"):
             continue
+        parts = _column_roles.parts(frame[name]) if kind in _cells.KINDS else set()
         if "train" in parts and len(parts) > 1 and "part" not in profiled.fields:
             profiled.fields["part"] = name
-        elif odd := _column_roles.odd_parts(frame[name]):
-            left_out[name] = (
-                f"it may say in which part of the data a row is, with {excerpt(odd)} besides; "
-                f"--part {name} divides the rows by it, once these are train, test, validation "
-                "or server"
-            )
-        elif parts or (kind in _cells.KINDS and _column_roles.is_fold(frame[name])):
-            left_out[name] = (
-                "it says in which part of the data a row is"
-                f" (--part {name} divides the rows by it, where it has train and test)"
-            )
+        elif why := _tells_part(frame[name], kind, name, parts):
+            left_out[name] = why
         elif name in (*numbers, *categories):
             continue
-        elif (
-            len(frames) > 1
-            and kind == "integer"
-            and all(_no_feature(one[name], kind) for one in frames)
+        elif (why := _numbers_files([one[name] for one in frames], kind)) or (
+            why := _no_feature(frame[name], kind)
         ):
-            left_out[name] = "it numbers the rows of each file"
-        elif why := _no_feature(frame[name], kind):
             left_out[name] = why
-    features = [
-        name for name in kinds if name not in left_out and name != profiled.fields.get("part")
-    ]
+    kept = [name for name in kinds if name not in left_out]
+    features = [name for name in kept if name != profiled.fields.get("part")]
     if left_out:
         why = "; ".join(f"{name or UNNAMED}: {why}" for name, why in left_out.items())
         profiled.choose("drop", list(left_out), why, "left out: ")
     _persons(profiled, frame[[name for name in kinds if name in left_out]], left_out)
-    texts = [
-        name for name in features if kinds[name] == "string" and name not in (*numbers, *categories)
-    ]
+    given = {*numbers, *categories}
+    texts = [name for name in features if kinds[name] == "string" and name not in given]
     _codes_and_quantities(profiled, frame[texts], numbers, categories)
-    profiled.notes += [
-        f"warning: column {name} has another whole number in each row; if these number "
-        f"persons or rows: data.drop {name}"
-        for name in features
-        if kinds[name] in ("integer", "floating") and _column_roles.unlike_numbers(frame[name])
-    ]
+    for name in features:
+        if kinds[name] in NUMBERS and _column_roles.unlike_numbers(frame[name]):
+            profiled.notes.append(
+                f"warning: column {name} has another whole number in each row; if these number "
+                f"persons or rows: data.drop {name}"
+            )
     return features
+
+
+def _tells_part(column: pd.Series[Any], kind: str, name: str, parts: set[str]) -> str:
+    """Why a column that may say in which part of the data a row is cannot be a feature, or ""."""
+    if odd := _column_roles.odd_parts(column):
+        return (
+            f"it may say in which part of the data a row is, with {excerpt(odd)} besides; "
+            f"--part {name} divides the rows by it, once these are train, test, validation "
+            "or server"
+        )
+    if parts or (kind in _cells.KINDS and _column_roles.is_fold(column)):
+        return (
+            "it says in which part of the data a row is"
+            f" (--part {name} divides the rows by it, where it has train and test)"
+        )
+    return ""
+
+
+def _numbers_files(columns: Sequence[pd.Series[Any]], kind: str) -> str:
+    """Why whole numbers of several files, which begin in each, are no feature, or ""."""
+    if len(columns) < 2 or kind != "integer":
+        return ""
+    if not all(_no_feature(column, kind) for column in columns):
+        return ""
+    return "it numbers the rows of each file"
 
 
 def _persons(profiled: Profile, frame: pd.DataFrame, why: dict[str, str]) -> None:
@@ -709,16 +720,28 @@ TABLE_OPTIONS = {
     "part",
     "duplicates",
 }
-KINDS: dict[str, tuple[Any, Callable[[Profile, Path, dict[str, Any]], int], set[str]]] = {
-    "table": (table, _table, TABLE_OPTIONS),
-    "image_table": (
-        image_table,
-        _image_table,
-        {"label", "client", "group", "subject", "duplicates"},
-    ),
-    "arrays": (arrays, _arrays, {"label", "client", "group", "part", "duplicates"}),
-    "image_folder": (image_folder, _images, {"layout", "duplicates"}),
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How files of a kind are looked at.
+
+    Attributes:
+        reader: the module of their source.
+        look: chooses the fields of the source, and returns how many examples the files have.
+        options: the options that are for them.
+    """
+
+    reader: Any
+    look: Callable[[Profile, Path, dict[str, Any]], int]
+    options: set[str]
+
+
+OF_IMAGES = {"label", "client", "group", "subject", "duplicates"}
+OF_ARRAYS = {"label", "client", "group", "part", "duplicates"}
+KINDS = {
+    "table": Kind(table, _table, TABLE_OPTIONS),
+    "image_table": Kind(image_table, _image_table, OF_IMAGES),
+    "arrays": Kind(arrays, _arrays, OF_ARRAYS),
+    "image_folder": Kind(image_folder, _images, {"layout", "duplicates"}),
 }
-"""By source: its module, what looks at the files and returns how many examples they have, and
-the options that it takes.
-"""

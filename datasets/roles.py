@@ -133,16 +133,12 @@ class Roles:
             transforms_for: returns, for test or validation examples and their owners, the examples
                 [m] that are prepared, whose transform each gets, and its strength.
         """
-        fits, source, clients = (
-            source.fit is not None,
-            source.fitted(self.shadow),
-            len(self.clients),
-        )
+        fits = source.fit is not None
+        source = source.fitted(self.shadow)
+        clients = len(self.clients)
         prepare = Preparation(transform, source.fill, source.mean, source.std)
-        of_client, of_example = strengths or (
-            np.zeros(clients, np.float32),
-            np.zeros(len(self.owner), np.float32),
-        )
+        untransformed = (np.zeros(clients, np.float32), np.zeros(len(self.owner), np.float32))
+        of_client, of_example = strengths or untransformed
 
         def ready(rows: Ints, owner: Ints) -> tuple[Examples, Ints]:
             rows, owner, amounts = transforms_for(rows, owner)

@@ -179,30 +179,20 @@ def divide(
     about, subjects = numbered(rows["subject"]) if "subject" in rows else (None, ())
     said = where.get("part", file)
     if "part" in rows:
-        words = rows["part"].map(part_or_server)
-        if len(wrong := rows["part"][~words.isin((*PARTS, SERVER))]):
-            raise DataError(
-                f"data.part: {said} has {wrong.iloc[0]!r} in {called(wrong.index[0])}; "
-                "train, test and server are allowed"
-            )
-        test = (words == "test").to_numpy(np.bool_, copy=True)
+        test = _named_tests(rows, said)
         if server is not None and not test.any():
-            of_clients = rows[~server]
-            test[~server] = divide(config, of_clients.drop(columns="part"), file, where, key).test
-        if about is not None and len(both := np.intersect1d(about[test], about[~test])):
-            raise DataError(
-                f"data.part: {said} has the rows of {subjects[both[0]]!r} (of data.subject) "
-                "in both parts, train and test"
-            )
+            of_clients = rows[~server].drop(columns="part")
+            test[~server] = divide(config, of_clients, file, where, key).test
+        _refuse_divided(test, about, subjects, said)
     elif about is None:
         test = stratified.part(config.test_share, y, owner.get("subjects"))
     else:
         test = _of_subjects(config, y, about, owner.get("subjects"), file)
     if owner and "part" not in rows and not test.any():
-        field, count = "data.client" if "client" in where else key, len(owner["subject_names"])
+        field = "data.client" if "client" in where else key
         raise DataError(
-            f"{field}: each of the {count} clients has one example, and needs two at least; "
-            "name what several examples share, or no client"
+            f"{field}: each of the {len(owner['subject_names'])} clients has one example, and "
+            "needs two at least; name what several examples share, or no client"
         )
     training = ~test if server is None else ~test & ~server
     for part, chosen in zip(PARTS, (training, test), strict=True):
@@ -211,14 +201,33 @@ def divide(
     _refuse_untrained(rows, y, class_names, test)
     remarks = _near_equal_names(class_names, owner)
     owner["file_rows"] = _file_rows(rows)
-    return Division(
-        y,
-        class_names,
-        owner if about is None else {**owner, "persons": about},
-        test,
-        server,
-        remarks,
-    )
+    if about is not None:
+        owner["persons"] = about
+    return Division(y, class_names, owner, test, server, remarks)
+
+
+def _named_tests(rows: pd.DataFrame, said: str) -> Mask:
+    """Return which examples [n] are said to be for testing; ``said`` is where."""
+    words = rows["part"].map(part_or_server)
+    wrong = rows["part"][~words.isin((*PARTS, SERVER))]
+    if len(wrong):
+        raise DataError(
+            f"data.part: {said} has {wrong.iloc[0]!r} in {called(wrong.index[0])}; "
+            "train, test and server are allowed"
+        )
+    return (words == "test").to_numpy(np.bool_, copy=True)
+
+
+def _refuse_divided(test: Mask, about: Ints | None, subjects: Sequence[str], said: str) -> None:
+    """Raise DataError if a subject has examples in both parts."""
+    if about is None:
+        return
+    both = np.intersect1d(about[test], about[~test])
+    if len(both):
+        raise DataError(
+            f"data.part: {said} has the rows of {subjects[both[0]]!r} (of data.subject) "
+            "in both parts, train and test"
+        )
 
 
 def _file_rows(rows: pd.DataFrame) -> Ints:

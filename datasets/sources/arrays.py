@@ -114,43 +114,48 @@ def chosen(
         raise DataError(
             f"data.part: {' and '.join(parts)} are the parts already; leave data.part out"
         )
-    columns, read, lengths = dict[str, NDArray[Any]](), set[str](), list[int]()
+    columns = dict[str, NDArray[Any]]()
+    read = set[str]()
+    lengths = list[int]()
     remarks = folders.part_remarks(parts)
     for field in FIELDS:
-        if not (key := getattr(config, field)):
+        key = getattr(config, field)
+        if not key:
             continue
-        names = list(pairs.get(key, ())) if parts else [key] if key in file else []
+        alone = [key] if key in file else []
+        names = list(pairs.get(key, ())) if parts else alone
         if not names:
             near = own.nearest(key, file) or f". It has {', '.join(sorted(file))}"
-            raise DataError(
-                f"data.{field}: {name} has no array {key!r}{' of each part' if parts else ''}{near}"
-            )
+            each = " of each part" if parts else ""
+            raise DataError(f"data.{field}: {name} has no array {key!r}{each}{near}")
         pieces = [np.atleast_1d(file[one]) for one in names]
         counts = [len(piece) for piece in pieces]
         lengths = lengths or counts  # of the examples, which are the first field
         if counts != lengths:
-            those, many = (" and ".join(map(str, numbers)) for numbers in (counts, lengths))
+            those = " and ".join(map(str, counts))
+            many = " and ".join(map(str, lengths))
             raise DataError(
                 f"data.{field}: array {key!r} has {those} entries, and {config.x!r} has "
                 f"{many} examples"
             )
-        if (
-            len({(piece.dtype.kind, piece.dtype == np.uint8, piece.shape[1:]) for piece in pieces})
-            > 1
-        ):
-            kinds = " and ".join(f"{piece.dtype} {list(piece.shape)}" for piece in pieces)
-            raise DataError(
-                f"data.{field}: {' and '.join(names)} are {kinds}; both must be of one type "
-                "and shape"
-            )
-        array = columns[field] = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        _refuse_unlike(pieces, f"data.{field}: {' and '.join(names)}")
+        array = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
         if field != "x" and array.shape[1:] == (1,):
             remarks.append(f"array {key!r} is {list(array.shape)}, of which {key}[:, 0] is read")
-            columns[field] = array[:, 0]
+            array = array[:, 0]
+        columns[field] = array
         read.update(names)
     of_each = np.repeat(list(parts.values()), lengths).tolist() if parts else []
     others = {f"rows of {one}": _length(file, one) for one in sorted({*file} - read)}
     return columns, of_each, remarks + folders.unread(others)
+
+
+def _refuse_unlike(pieces: list[NDArray[Any]], those: str) -> None:
+    """Raise DataError if the arrays of both parts are of several types or shapes."""
+    kinds = {(piece.dtype.kind, piece.dtype == np.uint8, piece.shape[1:]) for piece in pieces}
+    if len(kinds) > 1:
+        found = " and ".join(f"{piece.dtype} {list(piece.shape)}" for piece in pieces)
+        raise DataError(f"{those} are {found}; both must be of one type and shape")
 
 
 def _length(file: Mapping[str, NDArray[Any]], name: str) -> int:

@@ -147,7 +147,11 @@ def partition(
     chosen = np.sort(drawn[: data_config.clients])
     quotas = _quotas(config, data_config, source, chosen)
     is_train = np.arange(len(source)) < len(source.train)
-    shadow, training, testing, passed, validating = [], [], [], [], []
+    shadow = []
+    training = []
+    testing = []
+    passed = []
+    validating = []
     for client, of_shadow, tests, outside, validation in zip(chosen, *quotas, strict=True):
         of_client = source.subjects == client
         train = of_subject[client].permutation(np.flatnonzero(of_client & is_train))
@@ -158,21 +162,14 @@ def partition(
         passed.append(test[tests : tests + outside])
         validating.append(test[len(test) - validation :])
     if config.server != EVERY_CLIENT:
-        aside = (
-            drawn[data_config.clients :][: config.server]
-            if isinstance(config.server, int)
-            else named
-        )
-        of_server = np.flatnonzero(np.isin(source.subjects, aside) & is_train)
-        if source.server is not None:
-            of_server = source.server
+        aside = named
+        if isinstance(config.server, int):
+            aside = drawn[data_config.clients :][: config.server]
+        of_server = source.server
+        if of_server is None:
+            of_server = np.flatnonzero(np.isin(source.subjects, aside) & is_train)
         shadow = [who.permutation(of_server)[: data_config.shadow_size]]
-        if source.fit is not None and len(shadow[0]) < FEWEST_OF_SERVER:
-            raise DataError(
-                f"data.split.server: {config.server!r} leaves the server {len(shadow[0])} "
-                f"training examples for its statistics (at least {FEWEST_OF_SERVER}); give it "
-                "more"
-            )
+        _refuse_few(config, source, len(shadow[0]))
     roles = assigned(
         training, np.concatenate(shadow), (testing, NONE), (passed, NONE), (validating, NONE)
     )
@@ -183,6 +180,15 @@ def partition(
     return roles.federation(
         source, groups, tuple(source.group_names[group] for group in present), names
     )
+
+
+def _refuse_few(config: Config, source: Source, left: int) -> None:
+    """Raise DataError if too few examples are left for the server's statistics."""
+    if source.fit is not None and left < FEWEST_OF_SERVER:
+        raise DataError(
+            f"data.split.server: {config.server!r} leaves the server {left} training examples "
+            f"for its statistics (at least {FEWEST_OF_SERVER}); give it more"
+        )
 
 
 def _unknown(config: Config, source: Source) -> list[str]:

@@ -264,7 +264,7 @@ SAME = ("", "")
         (
             ("b,test", "b,later"),
             {},
-            "data.part: column 'part' has 'later' in row 5; train and test are allowed",
+            "data.part: column 'part' has 'later' in row 5; train, test and server are allowed",
         ),
         ((",test,", ",train,"), {}, "data.part: column 'part' has no test example"),
         (("who", "age"), {"client": None}, "has two columns of the name 'age'"),
