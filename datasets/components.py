@@ -248,8 +248,11 @@ class Completed:
         One from ``outside``, with the package of its slot and its name there, is guarded
         (`datasets.guard`).
         """
-        self._module, self._contracts, self._declarations = module, contracts, declarations or {}
-        self.outside, self._calls = outside, dict[str, Any]()
+        self._module = module
+        self._contracts = contracts
+        self._declarations = declarations or {}
+        self.outside = outside
+        self._calls = dict[str, Any]()
 
     def under(self, fields: Any) -> Completed:
         """Return the component with the constants that it has under its ``fields``: its
@@ -296,7 +299,8 @@ def components(folder: str) -> dict[str, ModuleType]:
     """Return the components of a slot, such as "algorithms.clustering", by name: its own, then
     those from outside.
     """
-    modules, others = own_components(folder), outside.loaded(folder)
+    modules = own_components(folder)
+    others = outside.loaded(folder)
     return modules | {name: others[name] for name in sorted(others.keys() - modules.keys())}
 
 

@@ -68,7 +68,8 @@ def _problems(data: Federation, clients: int) -> Iterator[str]:
 
 
 def _part_problems(name: str, part: Any, classes: int) -> Iterator[str]:
-    x, y = getattr(part, "x", None), getattr(part, "y", None)
+    x = getattr(part, "x", None)
+    y = getattr(part, "y", None)
     if (
         not isinstance(part, Examples)
         or not isinstance(x, np.ndarray)

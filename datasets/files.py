@@ -73,7 +73,8 @@ def encoded_images(
             Exception
         ) as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
             raise damage_error(path, f"the image in row {row} cannot be read ({error})") from error
-    if len(wrong := np.flatnonzero(~frame[label].isin(range(classes)))):
+    wrong = np.flatnonzero(~frame[label].isin(range(classes)))
+    if len(wrong):
         value = frame[label].iloc[wrong[0]]
         raise damage_error(
             path,

@@ -131,7 +131,8 @@ def _seen(value: Any) -> str:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if hint is Any:
         return True
     if origin in (Union, UnionType):
@@ -168,7 +169,8 @@ def _holds(value: np.ndarray, hint: Any) -> bool:
 
 def _words(hint: Any) -> str:
     """Return a declared type in words."""
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if origin in (Union, UnionType):
         return " or ".join(map(_words, inner))
     if origin is tuple and Ellipsis not in inner:

@@ -151,7 +151,8 @@ def told(error: BaseException) -> tuple[str, str]:
     text = text if len(text) < LONG else text.partition(". ")[0][:300]
     where = place_in("".join(traceback.format_tb(error.__traceback__)))
     if isinstance(error, SyntaxError) and error.filename:
-        text, where = error.msg, f" ({error.filename}, line {error.lineno})"
+        text = error.msg
+        where = f" ({error.filename}, line {error.lineno})"
     return f"{type(error).__name__}{': ' if text else ''}{text}", where
 
 

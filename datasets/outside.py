@@ -130,7 +130,9 @@ def loaded(folder: str) -> dict[str, ModuleType]:
     """Return the offered modules by name, without those that cannot be imported (`why_not`)."""
     modules: dict[str, ModuleType] = {}
     for offered in offers(folder):
-        name, source, origin = offered.name, offered.origin, origins.of(offered.module)
+        name = offered.name
+        source = offered.origin
+        origin = origins.of(offered.module)
         if origin.kind == "elsewhere":
             reason = (
                 f"{offered.module} of {source} would be imported from {origin.file}, which is "
@@ -209,7 +211,8 @@ def installed() -> dict[str, tuple[Offer, ...]]:
     points = metadata.entry_points()
     for group in sorted(group for group in points.groups if group.startswith(GROUP)):
         for point in points.select(group=group):
-            if (dist := point.dist) and _is_installed(dist):
+            dist = point.dist
+            if dist and _is_installed(dist):
                 offered = Offer(point.name, point.module, f"{dist.name} {dist.version}")
                 offers[point.group.removeprefix(GROUP)] = (
                     *offers.get(point.group.removeprefix(GROUP), ()),

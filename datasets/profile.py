@@ -254,9 +254,11 @@ def _counted(role: str, profiled: Profile, names: Sequence[str], counts: Ints, w
 def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     _, first = tables_at(TableFile(path)).read_files[0]
     file = tables_at(TableFile(path, *_signs(first.path), nulls=options.get("nulls", NULLS)))
-    names, label = file.names(), options.get("label", "")
+    names = file.names()
+    label = options.get("label", "")
     profiled.fields |= {role: options[role] for role in table.ROLES if role in options}
-    roles, categories = [*profiled.fields.values()], options.get("categories", [])
+    roles = [*profiled.fields.values()]
+    categories = options.get("categories", [])
     frame, _ = file.read(
         names,
         [name for name in names if name in (*roles, *categories) and name != label],
@@ -290,7 +292,8 @@ def _divided_by(profiled: Profile, frame: pd.DataFrame) -> int:
     """Say which values of the column of parts mean what; return how many rows are not read."""
     name = profiled.fields["part"]
     column = frame[name].dropna().astype(str)
-    parts, said = own.parts(column), list[str]()
+    parts = own.parts(column)
+    said = list[str]()
     for part, what in PART_ROWS.items():
         values = column[parts == part].value_counts()
         if len(values):
@@ -429,7 +432,8 @@ def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, 
 
 def _tells_part(column: pd.Series[Any], kind: str, name: str, parts: set[str]) -> str:
     """Why a column that may say in which part of the data a row is cannot be a feature, or ""."""
-    if odd := _column_roles.odd_parts(column):
+    odd = _column_roles.odd_parts(column)
+    if odd:
         return (
             f"it may say in which part of the data a row is, with {excerpt(odd)} besides; "
             f"--part {name} divides the rows by it, once these are train, test, validation "
@@ -470,11 +474,14 @@ def _codes_and_quantities(
     """Choose which columns of texts are numbers with signs, and which are categories although
     they hold numbers.
     """
-    signs, codes = dict.fromkeys(numbers, "as asked"), dict.fromkeys(categories, "as asked")
+    signs = dict.fromkeys(numbers, "as asked")
+    codes = dict.fromkeys(categories, "as asked")
     for name in texts:
-        column, meaning = texts[name], _cells.meaning(texts[name])
+        column = texts[name]
+        meaning = _cells.meaning(texts[name])
         read = _cells.numbers(column, profiled.fields.get("decimal") == "comma")
-        if values := _codes(column):
+        values = _codes(column)
+        if values:
             codes[name] = f"{', '.join(values)} are not all numbers"
         elif meaning == _cells.CODES:
             first = column[_cells.example(column, meaning)]
@@ -572,10 +579,12 @@ def _no_feature(column: pd.Series[Any], kind: str) -> str:
         return "empty"
     if kind not in _cells.KINDS:
         return f"{kind} values are no features; numbers made of them may be"
-    meaning, levels = _cells.meaning(column) if kind == "string" else "", column.nunique()
+    meaning = _cells.meaning(column) if kind == "string" else ""
+    levels = column.nunique()
     if meaning in (_cells.DATES, _cells.TIMES, _cells.LISTS):
         return f"{meaning}, such as {column[column.first_valid_index()]!r}"
-    if why := _column_roles.row_name(column):
+    why = _column_roles.row_name(column)
+    if why:
         return why
     if kind != "string":
         compact = kind != "boolean" and _cells.is_compact_dates(column)
@@ -693,7 +702,8 @@ def _image_table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
 
 def _pixels(profiled: Profile, path: Path, images: Sequence[tuple[str, Path | bytes]]) -> None:
     """Choose color and size of images, by name."""
-    sizes, modes = Counter[tuple[int, int]](), set()
+    sizes = Counter[tuple[int, int]]()
+    modes = set()
     for name, content in images:
         with opened(name, content) as image:
             sizes[image.size] += 1

@@ -83,7 +83,8 @@ class Roles:
         """Return whether examples of nobody come from people of whom no client has any; False if
         no person is known.
         """
-        if not (about := self.persons(source)):
+        about = self.persons(source)
+        if not about:
             return False
         nobody = np.concatenate(
             [about["nonmembers"][self.nonmember_owner == NOBODY], about["shadow"]]
@@ -247,11 +248,9 @@ def test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
     """Return how many of the ``available`` published test examples are for accuracy, and how
     many are non-members.
     """
-    test, nonmembers, half = (
-        config.test_size,
-        config.nonmember_size,
-        (available - config.validation_size) // 2,
-    )
+    test = config.test_size
+    nonmembers = config.nonmember_size
+    half = (available - config.validation_size) // 2
     return half if test is None else test, half if nonmembers is None else nonmembers
 
 
@@ -295,7 +294,8 @@ def too_few_for_clients(
             f"data.clients: {config.clients} clients need more than the {available} "
             f"available examples ({left})"
         ]
-    size, largest = config.examples_per_client, available // config.clients
+    size = config.examples_per_client
+    largest = available // config.clients
     if size is not None and size > largest:
         return [
             f"data.examples_per_client: {config.clients} clients can have at most {largest} "
@@ -306,10 +306,12 @@ def too_few_for_clients(
 
 def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
     test, nonmembers = test_sizes(config, len(source.test))
-    validation, available = config.validation_size, len(source.test)
+    validation = config.validation_size
+    available = len(source.test)
     if 1 <= test <= available - nonmembers - validation:
         return []
-    key, sizes = "data.test_size", f"{test} examples for accuracy"
+    key = "data.test_size"
+    sizes = f"{test} examples for accuracy"
     if validation:
         key = "data.validation_size"
         sizes = (
@@ -325,7 +327,8 @@ def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
 def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
     each = config.examples_per_client or len(source.train) // config.clients
     tests, nonmembers, validation = _hold_outs(config, each)
-    left, problems = each - tests - nonmembers - validation, too_few_for_shadow(config, source)
+    left = each - tests - nonmembers - validation
+    problems = too_few_for_shadow(config, source)
     if each and not (nonmembers and left > 0):
         besides = (
             f", besides {validation} for validation (data.validation_share)" if validation else ""

@@ -47,7 +47,8 @@ def source_problems(source: Any) -> list[str]:
 
 
 def _problems_of(part: Any, classes: int) -> list[str]:
-    x, y = getattr(part, "x", None), getattr(part, "y", None)
+    x = getattr(part, "x", None)
+    y = getattr(part, "y", None)
     if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
         return [
             " must be datasets.federation.Examples of NumPy arrays x and y; it is "

@@ -46,7 +46,8 @@ def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
         block = slice(start, start + ANGLES_AT_ONCE)
         sampling = _sampling(angles[block], *x.shape[2:])
         for rows, neighbors, weights, uncovered in zip(by_angle[block], *sampling, strict=True):
-            total, images = np.float32(fill) * uncovered, pixels[rows]
+            total = np.float32(fill) * uncovered
+            images = pixels[rows]
             for neighbor, weight in zip(neighbors, weights, strict=True):
                 total = total + images.take(neighbor, axis=-1) * weight
             turned[rows] = total
@@ -60,7 +61,8 @@ def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Flo
     p].
     """
     angle = np.deg2rad(degrees.astype(np.float64))[:, None, None]
-    y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
+    y = np.arange(height)[:, None] - (height - 1) / 2
+    x = np.arange(width) - (width - 1) / 2
     # The inverse mapping: where in the original image each pixel of the rotated image lies.
     row, row_weight = _two_nearest(np.sin(angle) * x + np.cos(angle) * y + (height - 1) / 2, height)
     column, column_weight = _two_nearest(

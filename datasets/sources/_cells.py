@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-NUMBER, FLAG, TEXT = "number", "flag", "text"
+NUMBER = "number"
+FLAG = "flag"
+TEXT = "text"
 KINDS = {  # by what pandas infers
     "integer": NUMBER,
     "floating": NUMBER,
@@ -18,8 +20,11 @@ KINDS = {  # by what pandas infers
     "boolean": FLAG,
     "string": TEXT,
 }
-DATES, TIMES, LISTS = "dates", "times of day", "lists"
-CODES, SIGNS = "numbers that begin with 0, as codes do", "numbers with signs or units"
+DATES = "dates"
+TIMES = "times of day"
+LISTS = "lists"
+CODES = "numbers that begin with 0, as codes do"
+SIGNS = "numbers with signs or units"
 PLAIN = "numbers as texts"
 LOOKED_AT = 1000  # different texts that say what all stand for
 MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"

@@ -132,7 +132,8 @@ def parts(column: pd.Series[Any]) -> set[str]:
 
 def _named(column: pd.Series[Any]) -> set[str]:
     """The parts that the values of a column name, with an empty text for values that name none."""
-    kind, flag = _cells.kind_of(column), flag_of(str(column.name))
+    kind = _cells.kind_of(column)
+    flag = flag_of(str(column.name))
     if not kind or (kind != _cells.TEXT and not flag):
         return set()
     levels = {str(value).strip() for value in column.dropna().unique()[: MOST_CODES + 1]}
@@ -164,7 +165,8 @@ def part_warning(column: pd.Series[Any], role: str) -> str:
     """Return a warning if a column with a ``role``, or a feature, says in which part a row is;
     or "".
     """
-    name, says = str(column.name), "says"
+    name = str(column.name)
+    says = "says"
     if len(parts(column)) < 2 and not is_fold(column):
         says = "may say"
         by_name = part_of(name) and _cells.kind_of(column) and column.nunique() <= MOST_CODES

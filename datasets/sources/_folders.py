@@ -35,7 +35,8 @@ def walked(folder: Path) -> tuple[list[Path], list[Path]]:
     Links are followed, but to no folder that they lie in. Raises DataError if a folder cannot be
     read, if something is neither file nor folder, or if links lead in circles in too many ways.
     """
-    files, folders = list[Path](), list[Path]()
+    files = list[Path]()
+    folders = list[Path]()
     root = os.path.realpath(folder)
     waiting = [(Path(), frozenset([root, *map(str, Path(root).parents)]))]
     while waiting:
@@ -115,7 +116,8 @@ def divided(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """
     words: dict[str, dict[str, str]] = {}
     for name in names:
-        if match := NAME_WITH_PART.fullmatch(name):
+        match = NAME_WITH_PART.fullmatch(name)
+        if match:
             before, rest, other, after = match.groups()
             words.setdefault(rest or other, {})[name] = before or after
     pairs = {}

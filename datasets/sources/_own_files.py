@@ -51,7 +51,8 @@ def refuse(problems: Iterable[str]) -> None:
     """Raise a DataError that lists all ``problems``, one sentence in a line; do nothing if there
     is none.
     """
-    if lines := list(dict.fromkeys(problems)):
+    lines = list(dict.fromkeys(problems))
+    if lines:
         raise DataError("\n".join(lines))
 
 
@@ -259,7 +260,8 @@ def _of_subjects(
 
 def _near_equal_names(class_names: Sequence[str], owner: Mapping[str, Any]) -> tuple[str, ...]:
     """Name labels, clients and groups that are `near_equal`, a sentence for each kind."""
-    clients, groups = owner.get("subject_names", ()), owner.get("group_names", ())
+    clients = owner.get("subject_names", ())
+    groups = owner.get("group_names", ())
     pairs = {
         "labels": near_equal(class_names),
         "clients": near_equal(clients),
@@ -282,7 +284,8 @@ def parts(column: pd.Series[str]) -> pd.Series[str]:
     if flag and words.isin(FLAGS).all():
         other = "test" if flag == "train" else "train"
         named = words.map(FLAGS).map({True: flag, False: other})
-    if len(wrong := column[named == ""]):
+    wrong = column[named == ""]
+    if len(wrong):
         where = f"column {column.name!r} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}"
         raise DataError(
             f"data.part: {where}; train, test and server are allowed, and validation, which is "
@@ -328,7 +331,8 @@ def near_equal(names: Iterable[str]) -> list[str]:
 
 def _refuse_untrained(rows: pd.DataFrame, y: Ints, class_names: Sequence[str], test: Mask) -> None:
     """Raise DataError if a class has no training example."""
-    if len(without := np.setdiff1d(y, y[~test])):
+    without = np.setdiff1d(y, y[~test])
+    if len(without):
         of_it = y == without[0]
         remedy = "leave the class out, or get more of it"
         if "part" in rows and not np.isin(y[test], y[~test]).any():
@@ -404,7 +408,8 @@ def labels(
     if values.dtype == object:
         y, names = numbered(values)
     else:
-        if (unequal := values != np.rint(values)).any():
+        unequal = values != np.rint(values)
+        if unequal.any():
             row = int(unequal.argmax())
             raise DataError(
                 f"{key}: {where} is continuous: {called(rows[row])} has {values[row]:g}. "
@@ -441,14 +446,16 @@ def owners(
     if groups is None:
         return {"subjects": subjects, "subject_names": names}
     of_row, group_names = numbered(groups)
-    if unfit := [name for name in group_names if not GROUP.fullmatch(name)]:
+    unfit = [name for name in group_names if not GROUP.fullmatch(name)]
+    if unfit:
         raise DataError(
             f"data.group: {where} has {unfit[0]!r}; a group's name has up to 41 letters, "
             "digits, spaces, '_', '-', '.'"
         )
     of_client = np.zeros(len(names), np.int64)
     of_client[subjects] = of_row
-    if len(wrong := subjects[of_client[subjects] != of_row]):
+    wrong = subjects[of_client[subjects] != of_row]
+    if len(wrong):
         several = [
             repr(group_names[group]) for group in np.unique(of_row[subjects == wrong[0]])[:3]
         ]
@@ -621,7 +628,8 @@ def constant_statistics(
     Raises DataError if it does not.
     """
     given = config.constants
-    means, deviations = given.get("mean", []), given.get("deviation", [])
+    means = given.get("mean", [])
+    deviations = given.get("deviation", [])
     numbers = [value for value in (*means, *deviations) if isinstance(value, int | float)]
     usable = len(means) == len(deviations) == channels and len(numbers) == 2 * channels
     if (
@@ -655,8 +663,11 @@ def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float,
     Computed in float64, a thousand examples at a time. The deviation of a constant channel is given
     as infinite, by which all others' values become zero, too.
     """
-    channels, scale = x.shape[1], 255.0 if x.dtype == np.uint8 else 1.0
-    sums, squares, count = np.zeros(channels), np.zeros(channels), 0
+    channels = x.shape[1]
+    scale = 255.0 if x.dtype == np.uint8 else 1.0
+    sums = np.zeros(channels)
+    squares = np.zeros(channels)
+    count = 0
     center = (
         x[0].astype(np.float64).reshape(channels, -1).mean(axis=1) / scale
     )  # against cancellation
@@ -665,7 +676,8 @@ def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float,
             x[start : start + 1000].reshape(len(x[start : start + 1000]), channels, -1) / scale
             - center[:, None]
         )
-        sums, squares = sums + block.sum(axis=(0, 2)), squares + np.square(block).sum(axis=(0, 2))
+        sums = sums + block.sum(axis=(0, 2))
+        squares = squares + np.square(block).sum(axis=(0, 2))
         count += block.shape[0] * block.shape[2]
     mean = sums / count
     deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))

@@ -83,7 +83,8 @@ class TableFile:
                 f"data.delimiter: {self.path} has one column alone if {self.delimiter} "
                 f"separates them; write {others[0]}"
             )
-        if twice := [name for name in names if names.count(name) > 1]:
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
             raise DataError(f"data.path: {self.path} has two columns of the name {twice[0]!r}")
         return list(names)
 

@@ -198,7 +198,8 @@ def tables_at(file: TableFile) -> Tables:
     path = file.path
     if not path.is_dir() or (path / "state.json").is_file():
         return Tables(path, {"": [file]})
-    if (saved := path / "dataset_dict.json").is_file():
+    saved = path / "dataset_dict.json"
+    if saved.is_file():
         splits = _splits(saved)
         parts = folders.parts(splits)
         if not parts and len(splits) > 1:
@@ -209,7 +210,8 @@ def tables_at(file: TableFile) -> Tables:
         return Tables(path, {split: [replace(file, path=path / split)] for split in splits}, parts)
     files, _ = folders.walked(path)
     named = _named([found for found in files if found.suffix.lower() in SUFFIXES])
-    pieces, others = dict[str, list[TableFile]](), Counter[str]()
+    pieces = dict[str, list[TableFile]]()
+    others = Counter[str]()
     for found in files:
         if found in named:
             pieces.setdefault(named[found], []).append(replace(file, path=path / found))

@@ -28,7 +28,8 @@ from datasets.federation import DataError, Source
 from datasets.source_configs import HeldOutConfig
 
 LABEL = "Alzheimer MRI"
-CLASSES, SIDE = 4, 128
+CLASSES = 4
+SIDE = 128
 PARTS = ("train-00000-of-00001", "test-00000-of-00001")
 REPOSITORY = "Falah/Alzheimer_MRI"
 REMEDY = (
@@ -73,7 +74,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     files claim to be one.
     """
     folder = root / "alzheimer_mri" / "data"
-    if missing := [part for part in PARTS if not [*folder.glob(f"{part}*.parquet")]]:
+    missing = [part for part in PARTS if not [*folder.glob(f"{part}*.parquet")]]
+    if missing:
         sought = f"{' and '.join(f'{part}.parquet' for part in missing)} in {folder}"
         place = {"local_dir": folder.parent, "allow_patterns": "data/*.parquet"}
 
@@ -87,7 +89,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     paths = [
         sorted(folder.glob(f"{part}*.parquet")) or [folder / f"{part}.parquet"] for part in PARTS
     ]
-    if several := [files_of for files_of in paths if len(files_of) > 1]:
+    several = [files_of for files_of in paths if len(files_of) > 1]
+    if several:
         names = " and ".join(path.name for path in several[0])
         raise DataError(f"{folder} has {names}, and only one can be the data set. Delete the other")
     train, test = (files.encoded_images(path, SIDE, CLASSES) for (path,) in paths)

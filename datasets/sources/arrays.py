@@ -220,7 +220,8 @@ def examples(x: NDArray[Any], key: str, standardize: bool) -> NDArray[Any]:
         return x
     with np.errstate(over="ignore"):
         numbers = x if x.dtype == np.dtype("=f4") else x.astype(np.float32)
-    if len(wrong := np.argwhere(~np.isfinite(numbers))):
+    wrong = np.argwhere(~np.isfinite(numbers))
+    if len(wrong):
         row, *inside = wrong[0].tolist()
         value = x[row][tuple(inside)]
         raise DataError(

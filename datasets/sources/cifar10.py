@@ -45,7 +45,8 @@ PYTHON = {
 SHAPE = (3, 32, 32)
 # The usual channel statistics of the training images. They are applied after the brightness
 # transform.
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+MEAN = (0.4914, 0.4822, 0.4465)
+STD = (0.2470, 0.2435, 0.2616)
 NORMALISATIONS = {"channel": (MEAN, STD), "half": ((0.5,) * 3, (0.5,) * 3)}
 REMEDY = (
     "Unpack the published binary or python archive of CIFAR-10 there, or run once where a "
@@ -79,7 +80,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises DataError if the data set is absent and cannot be downloaded, or a file is not the
     published one.
     """
-    binary, python = root / "cifar-10-batches-bin", root / "cifar-10-batches-py"
+    binary = root / "cifar-10-batches-bin"
+    python = root / "cifar-10-batches-py"
     versions = ((binary, BINARY, parse_binary), (python, PYTHON, parse_python))
     missing = [
         [folder / name for name in sums if not (folder / name).is_file()]

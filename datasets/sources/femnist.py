@@ -32,7 +32,8 @@ from datasets.federation import DataError, Examples, Source, joined
 from datasets.source_configs import SharedTestConfig
 
 LABEL = "FEMNIST"
-CLASSES, SIDE = 62, 28
+CLASSES = 62
+SIDE = 28
 PLACES = ("FEMNIST_LEAF/data", "FEMNIST_LEAF", "femnist/data", "femnist", "leaf/data/femnist/data")
 REMEDY = (
     "It is not downloaded for you: make it with LEAF (github.com/TalwalkarLab/leaf, in "
@@ -66,7 +67,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     if place is None:
         sought = f"train/*.json and train*.parquet in {', '.join(map(str, places))}"
         raise files.absence_error("FEMNIST", sought, REMEDY)
-    train, test = _pool(_files(place, "train")), _pool(_files(place, "test"))
+    train = _pool(_files(place, "train"))
+    test = _pool(_files(place, "test"))
     digests = [
         hashlib.blake2b(image.data, digest_size=16).digest()
         for part in (train, test)
@@ -84,7 +86,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
             "back for training"
         )
     if config.invert:
-        train, test = Examples(255 - train.x, train.y), Examples(255 - test.x, test.y)
+        train = Examples(255 - train.x, train.y)
+        test = Examples(255 - test.x, test.y)
     return Source("femnist", CLASSES, train, test, fill=0.0 if config.invert else 1.0)
 
 
@@ -110,13 +113,15 @@ def leaf(path: Path) -> Examples:
     """Read a JSON file of LEAF: the images of all its users, uint8 [n, 1, 28, 28]. Raises
     DataError if it is damaged.
     """
-    x, y = [np.empty((0, SIDE * SIDE), np.uint8)], [np.empty(0, np.int64)]
+    x = [np.empty((0, SIDE * SIDE), np.uint8)]
+    y = [np.empty(0, np.int64)]
     content = files.read(path)
     try:
         data = json.loads(content)
         for user in data["users"]:
             examples = data["user_data"][user]
-            pixels, labels = np.asarray(examples["x"], np.float64), np.asarray(examples["y"])
+            pixels = np.asarray(examples["x"], np.float64)
+            labels = np.asarray(examples["y"])
             if (
                 pixels.shape != (len(labels), SIDE * SIDE)
                 or not ((pixels >= 0) & (pixels <= 1)).all()

@@ -28,7 +28,8 @@ from datasets.federation import Examples, Floats, Ints, Source
 from datasets.source_configs import HeldOutConfig
 
 LABEL = "UCI-HAR"
-ACTIVITIES, SAMPLES = 6, 128
+ACTIVITIES = 6
+SAMPLES = 128
 SIGNALS = tuple(
     f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "total_acc") for axis in "xyz"
 )
@@ -96,9 +97,8 @@ def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
             )
             raise files.damage_error(path, reason)
     for path, values, most in (paths[0], y, ACTIVITIES), (paths[1], owner, np.inf):
-        if len(
-            wrong := np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > most))
-        ):
+        wrong = np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > most))
+        if len(wrong):
             allowed = f"1 to {most}" if values is y else "1 or more"
             reason = (
                 f"line {wrong[0] + 1} is {values[wrong[0], 0]:g}; integers from {allowed} are "

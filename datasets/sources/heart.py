@@ -103,7 +103,8 @@ def _hospital(path: Path, hospital: str) -> pd.DataFrame:
         )
         frame = texts.astype(float)
         codes = {name: frame[name].astype("Int64").astype("string") for name in CATEGORIES}
-        if (unknown := frame[LABELED].isna()).any():
+        unknown = frame[LABELED].isna()
+        if unknown.any():
             raise ValueError(f"row {int(unknown.argmax()) + 1} does not say who is sick")
     except (OSError, TypeError, ValueError) as error:
         raise files.damage_error(path, " ".join(str(error).split())) from error

@@ -111,22 +111,28 @@ def listed(config: Config, folder: Path) -> tuple[pd.DataFrame, tuple[str, ...]]
         )
     files, below = folders.walked(folder)
     layout = Layout.of(config, below)
-    images, counts, filled = dict[Path, dict[str, str]](), Counter[str](), set[str]()
+    images = dict[Path, dict[str, str]]()
+    counts = Counter[str]()
+    filled = set[str]()
     for file in files:
         said = layout.said(file.parts[:-1])
         filled.add(said.get("class", ""))
-        if (what := layout.unread(file)) is None:
+        what = layout.unread(file)
+        if what is None:
             images[file] = said | ({"part": layout.parts[said["part"]]} if layout.parts else {})
         elif file != Path(config.clients_file or ""):
             counts[what] += 1
-    classes, remarks = layout.classes(below), folders.unread(counts)
-    if empty := sorted(classes - filled):
+    classes = layout.classes(below)
+    remarks = folders.unread(counts)
+    empty = sorted(classes - filled)
+    if empty:
         raise DataError(
             f"data.path: the class {excerpt(empty)} of {folder} has no file; fill its "
             "folder, or remove it"
         )
     layout.refuse_lone_parts(images, folder)
-    if bare := layout.without(images.values(), folder):
+    bare = layout.without(images.values(), folder)
+    if bare:
         pattern = f"{config.layout.upper()}/IMAGE ({', '.join(SUFFIXES)})"
         reasons = [
             f"data.path: {bare} has no images in the layout {pattern}",
@@ -134,10 +140,12 @@ def listed(config: Config, folder: Path) -> tuple[pd.DataFrame, tuple[str, ...]]
             "see data.layout",
         ]
         raise DataError("; ".join(reasons))
-    if lost := sorted(classes - {said["class"] for said in images.values()}):
+    lost = sorted(classes - {said["class"] for said in images.values()})
+    if lost:
         remarks.append(f"there is no class {excerpt(lost)}, as none of its files is read")
     inside = {place for path in (*files, *below) for place in path.parents}
-    if unused := [str(place) for place in below if place not in inside]:
+    unused = [str(place) for place in below if place not in inside]
+    if unused:
         remarks.append(f"empty folders: {excerpt(unused)}")
     order = sorted(images, key=lambda file: (images[file].get("part") == "test", file.parts))
     names = pd.Index(list(map(str, order)), dtype=object)  # names of files need not be UTF-8
@@ -168,7 +176,8 @@ class Layout:
         found = dict[int, dict[str, str]]()
         for level in range(len(roles) + 2):  # as in seg_train/seg_train/cat
             names = {place.parts[level] for place in below if len(place.parts) > level}
-            if parts := folders.parts(sorted(names)):
+            parts = folders.parts(sorted(names))
+            if parts:
                 found[level] = parts
         return cls(roles, tuple(found), next(iter(found.values()), {}))
 
@@ -264,14 +273,16 @@ def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
         raise DataError(
             f"data.clients_file: {path.name} has two rows for {twice!r} that differ; leave one"
         )
-    if len(unknown := table.index.difference(names, sort=False)):
+    unknown = table.index.difference(names, sort=False)
+    if len(unknown):
         raise DataError(
             f"data.clients_file: there is no image {unknown[0]!r}{own.nearest(unknown[0], names)}"
         )
     clients = table.reindex(
         names, columns=[name for name in ("client", "group") if name in table], fill_value=""
     )
-    if len(missing := clients.index[clients["client"] == ""]):
+    missing = clients.index[clients["client"] == ""]
+    if len(missing):
         raise DataError(
             f"data.clients_file: {path.name} names no client for {len(missing)} of "
             f"{len(names)} images, first {missing[0]}"

@@ -115,7 +115,8 @@ def to_source(
     """
     images = frame.pop(config.image)
     for column, role in role_of.items():
-        if (missing := frame[column].isna()).any():
+        missing = frame[column].isna()
+        if missing.any():
             raise DataError(
                 f"data.{role}: column {column!r} has no value in {missing.sum()} of "
                 f"{len(frame)} rows, first row {missing.idxmax() + 1}; leave these rows out "

@@ -173,7 +173,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     file = tables_at(
         TableFile(path, config.delimiter, config.decimal, config.columns, config.nulls)
     )
-    names, role_of = file.names(), roles(config)
+    names = file.names()
+    role_of = roles(config)
     features = [
         name
         for name in names
@@ -214,7 +215,8 @@ def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file
     """
     more = ", ..." if len(names) > 12 else ""
     offered = f"{file} has the columns {', '.join(names[:12])}{more}"
-    role_of, with_column = roles(config), [role for role in ROLES if getattr(config, role)]
+    role_of = roles(config)
+    with_column = [role for role in ROLES if getattr(config, role)]
     fields: dict[str, tuple[str, ...]] = {role: (getattr(config, role),) for role in with_column}
     fields |= {"features": config.features or (), "drop": config.drop}
     fields |= {"categories": config.categories, "numbers": config.numbers}
@@ -268,7 +270,8 @@ def to_source(
     message. Raises DataError with everything that is wrong, one column in a line; rows are counted
     from 1 without the header.
     """
-    role_of, every = roles(config), frame.index
+    role_of = roles(config)
+    every = frame.index
     frame = _of_nobody(config, frame)
     frame, kinds = _in_use(config, frame, [*problems], spelled)
     frame, remarks = _without_validation(config, frame)
@@ -387,7 +390,8 @@ def _without_validation(config: Config, frame: pd.DataFrame) -> tuple[pd.DataFra
     """Return the rows for training and testing, and what is to be said of the others and of
     parts.
     """
-    role_of, remarks = roles(config), list[str]()
+    role_of = roles(config)
+    remarks = list[str]()
     if config.part:
         validation = frame[config.part] == "validation"
         frame = frame[~validation]
@@ -410,7 +414,8 @@ def _in_use(
 
     Raises DataError with what is wrong with the columns, behind the ``problems``.
     """
-    role_of, kinds = roles(config), dict[str, str]()
+    role_of = roles(config)
+    kinds = dict[str, str]()
     if config.unlabeled == "drop" and config.label in frame and frame[config.label].notna().any():
         frame = frame[frame[config.label].notna()].copy()
     for column in map(str, frame):
@@ -450,8 +455,10 @@ def typed(
         and name in config.numbers
         and pd.api.types.infer_dtype(column, skipna=True) == "string"
     ):
-        texts, column = column, _cells.numbers(column, config.decimal == "comma")
-        if (wrong := column.isna() & texts.notna()).any():
+        texts = column
+        column = _cells.numbers(column, config.decimal == "comma")
+        wrong = column.isna() & texts.notna()
+        if wrong.any():
             raise unfit(f"has more than numbers of one sign: {_odd(config, texts, wrong)}")
     inferred = pd.api.types.infer_dtype(column, skipna=True)
     missing = column.isna()
@@ -555,7 +562,8 @@ def unclear(config: Config, column: pd.Series[Any], kind: str) -> str:
     flags = column.isin((*TRUE, *FALSE))
     if flags.any() and not flags[column.notna()].all():
         return f"mixes true/false and other texts: {_odd(config, column, ~flags & column.notna())}"
-    meaning, levels = _cells.meaning(column), column.nunique()
+    meaning = _cells.meaning(column)
+    levels = column.nunique()
     alike = number_texts(column)
     if meaning == _cells.SIGNS:
         alike = _cells.numbers(column, config.decimal == "comma").notna()

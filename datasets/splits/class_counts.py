@@ -106,7 +106,8 @@ class Config(SlotConfig):
                 f"every row must have one number for each class; got rows of {lengths[0]} "
                 f"and {lengths[-1]}"
             )
-        if empty := [i for i, row in enumerate(value or ()) if not sum(row)]:
+        empty = [i for i, row in enumerate(value or ()) if not sum(row)]
+        if empty:
             raise ValueError(f"every client must have an example; row {empty[0]} has none")
         return value
 
@@ -119,7 +120,8 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
             "data.split.counts: the preset custom needs a row of numbers for each client, "
             "one for each class"
         )
-    clients, rows = data_config.clients, _clients(config)
+    clients = data_config.clients
+    rows = _clients(config)
     if rows not in (None, clients):
         sentences.append(f"data.clients: {_origin(config)} describes {rows} clients; got {clients}")
     if config.preset != "shares" and data_config.examples_per_client is not None:
@@ -148,9 +150,11 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         too_few += roles.too_few_for_shadow(data_config, source)
     else:
         too_few = roles.shortages(data_config, source)
-    if sentences := problems(config, data_config) + too_few:
+    sentences = problems(config, data_config) + too_few
+    if sentences:
         return sentences
-    counts, place = _asked(config, data_config, source), _origin(config)
+    counts = _asked(config, data_config, source)
+    place = _origin(config)
     if counts.shape[1] != source.classes:
         return [
             f"{place}: has counts for {counts.shape[1]} classes, but {source.name} has "
@@ -194,11 +198,13 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     """Assign each example to a purpose, with the cuts that the module's docstring shows;
     `shortages` must be empty.
     """
-    counts, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
+    counts = _asked(config, data_config, source)
+    shared = isinstance(data_config, SharedTestConfig)
     _, tests = _own_tests(config, data_config, counts)
     table = np.vstack([_training(data_config, source)[0], tests, counts - tests])
     shadow, *parts_of_clients, leftover = cut(source.train.y, table, rng_for("partition"))
-    own_tests, rest = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
+    own_tests = parts_of_clients[: len(counts)]
+    rest = parts_of_clients[len(counts) :]
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
     first, second, validation, _ = (part + len(source.train) for part in parts)
     server, nonmembers, shadow = (first, second, shadow) if shared else (second, leftover, first)
@@ -235,7 +241,8 @@ def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
     [[8, 3], [2, 2]]
     """
     each = np.array(shares) / sum(shares)
-    table, behind = np.zeros((len(each), len(available)), np.int64), np.zeros(len(each))
+    table = np.zeros((len(each), len(available)), np.int64)
+    behind = np.zeros(len(each))
     for c, count in enumerate(available):
         table[:, c] = np.floor(count * each)
         behind += count * each - table[:, c]
@@ -295,7 +302,8 @@ def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
     """Return the sizes of the parts of the test set, [3, classes], the last for validation; a
     rest may be left over.
     """
-    counted, total = np.bincount(source.test.y, minlength=source.classes), len(source.test)
+    counted = np.bincount(source.test.y, minlength=source.classes)
+    total = len(source.test)
     if isinstance(data_config, SharedTestConfig):
         sizes = (*roles.test_sizes(data_config, total), data_config.validation_size)
     else:

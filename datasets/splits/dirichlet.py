@@ -115,8 +115,10 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     examples go to the clients; otherwise, `partition` detects it.
     """
     sentences = problems(config, data_config)
-    least, shadow = config.min_size if config.algorithm == "fedml" else 1, _shadow_size(data_config)
-    shared, tests = isinstance(data_config, SharedTestConfig), len(source.test)
+    least = config.min_size if config.algorithm == "fedml" else 1
+    shadow = _shadow_size(data_config)
+    shared = isinstance(data_config, SharedTestConfig)
+    tests = len(source.test)
     if isinstance(data_config, SharedTestConfig):
         sentences += roles.shortages(_single(data_config), source)
     elif (
@@ -164,7 +166,8 @@ def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: 
     (training,) = pool.clients
     by_class = [training[source.train.y[training] == label] for label in range(source.classes)]
     parts = shares(config, data_config.clients, by_class, rng)
-    if empty := [client for client, rows in enumerate(parts) if not len(rows)]:
+    empty = [client for client, rows in enumerate(parts) if not len(rows)]
+    if empty:
         seed = (
             "the run's seed"
             if data_config.split_seed is None

@@ -93,7 +93,8 @@ class Config(SlotConfig):
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
     """Return why no data set could be partitioned as configured, one sentence each."""
-    clients, minority = data_config.clients, minority_size(config, data_config.clients)
+    clients = data_config.clients
+    minority = minority_size(config, data_config.clients)
     if clients < 2:
         return [f"data.clients: two groups need at least 2 clients; got {clients}"]
     if 0 < minority < clients:
@@ -141,7 +142,8 @@ def partition(
         MINORITY
     )
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
-    owning, placing = rng_for("test_owners"), rng_for("test_strengths")
+    owning = rng_for("test_owners")
+    placing = rng_for("test_strengths")
 
     def transforms_for(rows: Ints, owner: Ints) -> tuple[Ints, Ints, Floats]:
         """Give examples the transforms of their owners; those of nobody, once for each group, of
@@ -152,7 +154,8 @@ def partition(
             for group in range(len(GROUP_NAMES)):
                 clients = owning.permutation(np.flatnonzero(groups == group))
                 owners.append(owning.permutation(np.resize(clients, len(rows))))
-            rows, owner = np.tile(rows, len(GROUP_NAMES)), np.concatenate(owners)
+            rows = np.tile(rows, len(GROUP_NAMES))
+            owner = np.concatenate(owners)
         if config.draw == "per_image":
             return rows, owner, _within(config, groups[owner], placing.random(len(owner)))
         return rows, owner, strengths[owner]

@@ -222,7 +222,8 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
     small = too_small(config.min_examples, shadow, data_config.clients, train, test)
     aside = [name in _server_names(config) for name in source.subject_names]
     small &= ~np.array(aside, np.bool_)  # takes no part, so that a few examples do
-    problems, names = [], source.subject_names
+    problems = []
+    names = source.subject_names
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
         problems.append(

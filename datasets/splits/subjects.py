@@ -102,7 +102,8 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
             f"data.split.name: subjects needs a data set that says {reason}, as har does; "
             f"{source.name} does not"
         ]
-    subjects, clients = len(np.unique(source.subjects)), data_config.clients
+    subjects = len(np.unique(source.subjects))
+    clients = data_config.clients
     if clients > subjects:
         return [
             f"data.clients: {source.name} has {subjects} subjects, fewer than {clients} clients"
@@ -124,10 +125,14 @@ def partition(
     shadow set is too small.
     """
     assert source.subjects is not None and isinstance(data_config, HeldOutConfig)
-    labels, subjects = np.concatenate([source.train.y, source.test.y]), np.unique(source.subjects)
+    labels = np.concatenate([source.train.y, source.test.y])
+    subjects = np.unique(source.subjects)
     who, *of_subject = rng_for("partition").spawn(1 + len(subjects))
     chosen = np.sort(who.permutation(len(subjects))[: data_config.clients])
-    training, testing, validating, passed_over = [], [], [], []
+    training = []
+    testing = []
+    validating = []
+    passed_over = []
     for s in chosen:
         examples = np.flatnonzero(source.subjects == subjects[s])
         sampling, holding = of_subject[s].spawn(2)
@@ -158,7 +163,8 @@ def partition(
         training.append(windows[~held_out])
         passed_over.append(np.setdiff1d(examples, windows))
     shadow = np.flatnonzero(~np.isin(source.subjects, subjects[chosen]))
-    if (size := data_config.shadow_size) is not None:
+    size = data_config.shadow_size
+    if size is not None:
         if size > len(shadow):
             raise DataError(
                 f"data.shadow_size: the subjects that are not clients have {len(shadow)} "
