@@ -2,8 +2,7 @@
 transforms that make groups.
 
 Reading order: `build_federation` below (load, check, partition), `federation` (the data structures
-that every other module
-uses), then
+that every other module uses), then
 
 * ``sources/``: one file for each data set, the components of the slot ``data``;
 * ``splits/``: one file for each way to partition, the components of the slot ``data.split``;

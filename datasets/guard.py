@@ -80,7 +80,7 @@ def guarded(
 
 
 def its_own(error: BaseException) -> bool:
-    """Return whether code raised it, instead of somebody who ends this process or this generator."""
+    """Return whether code raised it, and nobody who ends this process or this generator."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     if isinstance(error, SystemExit):  # Ray raises it, too, where it is told to end a process
         return "/ray/" not in frame.filename

@@ -1,9 +1,9 @@
 """Where Python would import a module from; nothing is imported to find it out.
 
 Code that fedpriv did not bring is run from two places: what a sweep file names under ``code:``, and
-the distributions that
-are installed in the environment. ``python -m orchestrator`` also lets Python look into the working
-folder, and a sweep file that somebody sent must not make a file run that merely lies beside it.
+the distributions that are installed in the environment. ``python -m orchestrator`` also lets Python
+look into the working folder, and a sweep file that somebody sent must not make a file run that
+merely lies beside it.
 """
 
 from __future__ import annotations

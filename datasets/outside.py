@@ -2,10 +2,10 @@
 the slots.
 
 There are two places, and code is run from no other: the folders and files that a sweep file names
-under ``code:``
-(`orchestrator.config.own_code` looks into them), and the entry points of installed distributions in
-the groups ``fedpriv.attacks``, ``fedpriv.aggregation``, ``fedpriv.sources`` and so on, one for each
-folder of components. The value of such an entry point is the module that is the component.
+under ``code:`` (`orchestrator.config.own_code` looks into them), and the entry points of installed
+distributions in the groups ``fedpriv.attacks``, ``fedpriv.aggregation``, ``fedpriv.sources`` and so
+on, one for each folder of components. The value of such an entry point is the module that is the
+component.
 """
 
 from __future__ import annotations

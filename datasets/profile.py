@@ -114,9 +114,9 @@ def profile(path: Path, **options: Any) -> Profile:
     of their source.
 
     The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled,
-    drop, categories, numbers, nulls, layout, part, duplicates; None: not given. Raises DataError if the data cannot
-    be used; the message says why and what to do, everything at once, one reason in a line, which
-    begins with the option, the field or the file that it is about.
+    drop, categories, numbers, nulls, layout, part, duplicates; None: not given. Raises DataError if
+    the data cannot be used. The message says why and what to do, one reason in a line, which begins
+    with the option, the field or the file that it is about.
     """
     path = own.place(OwnFilesConfig(path=str(path.absolute())), Path())
     name = _kind(path)

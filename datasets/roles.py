@@ -13,7 +13,8 @@ There are two layouts. With a shared test set (digits, MNIST, FEMNIST):
 and, where all training examples go to the clients and only the published test set can be the shadow
 set (CIFAR-10):
 
-    training examples  = client 0 (accuracy | non-members | validation | training) | client 1 (...) | ... | unused
+    training examples  = client 0 | client 1 | ... | unused
+        each client    = accuracy | non-members | validation | training
     test examples      = shadow set | unused
 
 Validation examples measure what a search selects by (`tune`), so that the accuracy that is reported

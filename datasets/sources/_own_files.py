@@ -481,10 +481,9 @@ def distinct(
     their ``keys`` [n].
 
     Each client drops its own repetitions: which examples it trains on must not depend on another
-    client. An example of the
-    test part goes, too, if any client trains on a copy of it, unless it is its client's only one.
-    ``names`` [n] are what the examples are called in a message; None: by their row. Raises
-    DataError if two are equal, and duplicates are refused.
+    client. An example of the test part goes, too, if any client trains on a copy of it, unless it
+    is its client's only one. ``names`` [n] are what the examples are called in a message; None: by
+    their row. Raises DataError if two are equal, and duplicates are refused.
     """
     earlier = first_equal(keys)
     repeated: Mask = earlier < np.arange(len(earlier))

@@ -2,10 +2,9 @@
 binary version.
 
 Recipe of Jung et al. 2025: 100 clients share the 50 000 training images, 500 each, and the 10 000
-shadow images can
-only be the test set. This leaves no test images to measure accuracy on, so each client holds out 10
-% of its images: of 50, 25 measure accuracy and 25 are non-members (an odd one goes to accuracy),
-and the client trains on 450.
+shadow images can only be the test set. This leaves no test images to measure accuracy on, so each
+client holds out 10 % of its images: of 50, 25 measure accuracy and 25 are non-members (an odd one
+goes to accuracy), and the client trains on 450.
 
 The files lie in ROOT/cifar-10-batches-bin (data_batch_1.bin, ...) or, as torchvision puts them, in
 ROOT/cifar-10-batches-py (data_batch_1, ...). The latter are pickles: each is opened only if its MD5

@@ -6,9 +6,8 @@ is read directly. The table does not mark the publisher's test part, so a fixed 
 (599) serves as the test set.
 
 Without a split, the clients are two groups (``split: groups``): a minority whose digits are rotated
-by 0 to 25 degrees, and
-a majority with 25 to 50. For plain clients, write ``split: {name: class_counts}`` or ``split:
-dirichlet``.
+by 0 to 25 degrees, and a majority with 25 to 50. For plain clients, write ``split: {name:
+class_counts}`` or ``split: dirichlet``.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
 Repository, 1998.

@@ -2,12 +2,11 @@
 writers (LEAF, 2018).
 
 Recipe of Jung et al. 2025: the images of all writers are pooled and assigned to clients evenly at
-random, so writers
-play no part. 200 clients share 600 000 training images and 100 000 are the server's shadow set (a
-part of the data set needs smaller numbers: --set base.data.shadow_size=...); half of the test
-images measure accuracy, half are non-members. LEAF paints black (0) on white (1), which is checked;
-the corners that a rotation uncovers become white, too. Some images occur more than once in LEAF's
-files. They are kept once: otherwise one image could serve two purposes.
+random, so writers play no part. 200 clients share 600 000 training images and 100 000 are the
+server's shadow set (a part of the data set needs smaller numbers: --set base.data.shadow_size=...);
+half of the test images measure accuracy, half are non-members. LEAF paints black (0) on white (1),
+which is checked; the corners that a rotation uncovers become white, too. Some images occur more
+than once in LEAF's files. They are kept once: otherwise one image could serve two purposes.
 
 Two kinds of files are read, in the first folder that has any (`PLACES`, under the data root):
 

@@ -2,15 +2,13 @@
 al. 2013).
 
 A window is 128 samples at 50 Hz of nine signals, [9, 128]: acceleration of the body (x, y, z),
-angular velocity (x, y,
-z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not normalized. It
-overlaps the previous window by half.
+angular velocity (x, y, z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and
+not normalized. It overlaps the previous window by half.
 
 Recipe of Zhao et al. 2025: with the split `subjects`, 10 of the subjects are the clients. Other
-splits divide windows:
-`datasets.roles` assigns the publisher's 7 352 training windows (21 subjects) and 2 947 test windows
-(9 others). Most of what clients hold out of their own windows shares half of its samples with one
-that is trained on, with any split.
+splits divide windows: `datasets.roles` assigns the publisher's 7 352 training windows (21 subjects)
+and 2 947 test windows (9 others). Most of what clients hold out of their own windows shares half of
+its samples with one that is trained on, with any split.
 
 The original text files lie in ROOT/UCI HAR Dataset: in each of train and test, y_PART.txt (1..6),
 subject_PART.txt and nine files in Inertial Signals, all of them with one line per window. The

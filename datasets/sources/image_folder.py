@@ -100,8 +100,8 @@ def listed(config: Config, folder: Path) -> tuple[pd.DataFrame, tuple[str, ...]]
     """Return the images below ``folder``, and remarks on what it has beside them.
 
     The images are in the order of their names, which are the index: label and, where folders say
-    it, part and client.
-    Raises DataError if the folder has another layout, or a class without any file.
+    it, part and client. Raises DataError if the folder has another layout, or a class without any
+    file.
     """
     import pandas as pd
 

@@ -1,9 +1,8 @@
 """MNIST, 70 000 gray images of handwritten digits, 28x28 in 10 classes (LeCun et al. 1998).
 
 Recipe of Jung et al. 2025: 200 clients get 250 training images each, 50 000 in all, and the other
-10 000 are the
-server's shadow set; half of the 10 000 test images measure accuracy, the other half are
-non-members. Pixels are divided by 255 and not normalized further.
+10 000 are the server's shadow set; half of the 10 000 test images measure accuracy, the other half
+are non-members. Pixels are divided by 255 and not normalized further.
 
 The four IDX files lie in ROOT/MNIST/raw as torchvision puts them, unpacked or as published (.gz).
 """

@@ -2,7 +2,7 @@
 customers. Not real data.
 
     for each class c: its prototype p_c ~ Bernoulli(density)^600
-    for each shop s:  p_cs = p_c with a share `shop_flips` of the features flipped (the same for all customers of s)
+    for each shop s:  p_cs = p_c with a share `shop_flips` of the features flipped, for all of s
     each customer:    draws a class; every feature of p_cs is flipped with probability `flips`
 
 Purchase-100 (Shokri et al. 2017: 197 324 customers clustered into 100 classes) stands for tables on

@@ -8,8 +8,7 @@ directly. Features are standardized (``statistics``), repeated rows are left out
 stratified 30 % is the test part.
 
 Sources: W. H. Wolberg et al., "Breast Cancer Wisconsin (Diagnostic)", 1993; S. Aeberhard and M.
-Forina, "Wine", 1991; R. A.
-Fisher, "Iris", 1936; all from the UCI Machine Learning Repository.
+Forina, "Wine", 1991; R. A. Fisher, "Iris", 1936; all from the UCI Machine Learning Repository.
 """
 
 from __future__ import annotations

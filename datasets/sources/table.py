@@ -12,8 +12,8 @@
       subject: patient          optional: whom a row is about; test_share is then a share of the subjects
 
 The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that
-``save_to_disk`` wrote (of a
-``DatasetDict``, the data sets ``train`` and ``test`` are read). All other columns are features:
+``save_to_disk`` wrote (of a ``DatasetDict``, the data sets ``train`` and ``test`` are read). All
+other columns are features:
 
 * numbers are standardized by mean and standard deviation (a constant column becomes zero);
 * true/false becomes 1/0;
@@ -25,9 +25,9 @@ The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a fold
 * dates and anything else are refused, as are infinite numbers, and texts among numbers.
 
 Labels are texts: 01 and 1 are two classes. Missing values (in a CSV: empty, NA, N/A, #N/A, NaN,
-nan, null, NULL or ?) are
-refused, or imputed by median or most frequent value. "None" is a text like any other. ``nulls``
-lists other words, beside an empty cell, that stand for a missing value: with [], NA is a text, too.
+nan, null, NULL or ?) are refused, or imputed by median or most frequent value. "None" is a text
+like any other. ``nulls`` lists other words, beside an empty cell, that stand for a missing value:
+with [], NA is a text, too.
 
 Means, deviations, medians and values are those of the server's shadow set. ``statistics`` chooses
 others: the training part of each client for its own rows (``each_client``), numbers in the sweep

@@ -16,9 +16,8 @@ tests is its validation examples. Where the data set names no non-members (held-
 examples left over are the non-members. Clients form a single group.
 
 Differences from the paper: table 8 as printed assigns more examples of class 0 than exist (824 of
-724). Here client 2
-has 80 of them instead of 180, which restores the table's sums. The paper does not say that the two
-halves of the test set are stratified.
+724). Here client 2 has 80 of them instead of 180, which restores the table's sums. The paper does
+not say that the two halves of the test set are stratified.
 
 Random streams: "partition" for the training examples, "validation" for the test examples.
 """

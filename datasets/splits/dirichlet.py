@@ -12,8 +12,7 @@ al. 2020 (`fedml`). K clients, N examples:
     fedml: repeat everything until every client has at least `min_size` examples
 
 Under the cap, many examples go to no client: with alpha 0.5, some 46 % of CIFAR-10. The other
-purposes depend on the
-data set:
+purposes depend on the data set:
 
 * If clients hold out examples of their own (CIFAR-10, UCI HAR), the published test set measures
   accuracy, in place of ``data.held_out``, less ``data.shadow_size`` examples (here null means none)
@@ -28,11 +27,11 @@ data set:
 many at random.
 
 Differences from the paper: its text describes the plain draw; the cap is only in its released code.
-`generator: numpy`
-with ``data.split_seed: 42`` reproduces that code's draws on CIFAR-10 (see `shares`); the draws of
-FedML are not reproduced, and its cuts are rounded instead of truncated: truncation sometimes gave
-an example to a client with a share of 0. A class of fewer than K examples would have a cap of 0;
-here the cap is at least 1. A partition that leaves a client without an example is refused.
+`generator: numpy` with ``data.split_seed: 42`` reproduces that code's draws on CIFAR-10 (see
+`shares`); the draws of FedML are not reproduced, and its cuts are rounded instead of truncated:
+truncation sometimes gave an example to a client with a share of 0. A class of fewer than K examples
+would have a cap of 0; here the cap is at least 1. A partition that leaves a client without an
+example is refused.
 """
 
 from collections.abc import Sequence

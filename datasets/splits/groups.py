@@ -11,10 +11,8 @@ distributions are equal in expectation only. Validation examples, where there ar
 like test examples, after them and with the same streams.
 
 Random streams: "partition", "groups", "strengths", "test_owners", "test_strengths". They are
-separate so that a sweep
-changes nothing but what it sweeps: a higher ratio keeps the minority and adds to it, and a shifted
-range keeps every
-client's relative place within it.
+separate so that a sweep changes nothing but what it sweeps: a higher ratio keeps the minority and
+adds to it, and a shifted range keeps every client's relative place within it.
 """
 
 from typing import Literal

@@ -22,10 +22,9 @@ every subject is a client.
 Each subject has random streams of its own, so more clients, or another fold, change nothing else.
 
 Differences from the paper: its text says 30 clients (``data.clients: 30``), no activity sample, 30
-% held out and
-five-fold cross-validation (``holdout: fold``, one run per fold); the released code has 10 clients,
-the activity sample and one hold-out of 20 %, which are the defaults. The released draws come from
-Python's and pandas' generators and are not reproduced.
+% held out and five-fold cross-validation (``holdout: fold``, one run per fold); the released code
+has 10 clients, the activity sample and one hold-out of 20 %, which are the defaults. The released
+draws come from Python's and pandas' generators and are not reproduced.
 """
 
 import math
