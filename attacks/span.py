@@ -214,7 +214,7 @@ def row_space(update: Doubles, beside: Doubles, coordinates: bool = False) -> Do
     With ``coordinates`` it is that of all coordinates in which a row is not zero. An update that is
     not finite has none.
 
-    >>> row_space(np.array([[3.0, 0, 0], [6.0, 0, 0]]), np.empty((0, 3))).round(6).tolist()
+    >>> abs(row_space(np.array([[3.0, 0, 0], [6.0, 0, 0]]), np.empty((0, 3)))).round(6).tolist()
     [[1.0, 0.0, 0.0]]
     """
     rows = np.concatenate([update, beside])

@@ -129,8 +129,10 @@ def numbers(texts: pd.Series[Any], decimal_comma: bool = False) -> pd.Series[flo
     A comma, point, apostrophe or space between thousands is left out. NaN: it is no such number.
 
     >>> import pandas as pd
-    >>> [numbers(pd.Series(texts)).tolist() for texts in (["$36,289", "$950.5"], ["1,5 kg", "2 kg", "?"])]
-    [[36289.0, 950.5], [1.5, 2.0, nan]]
+    >>> numbers(pd.Series(["$36,289", "$950.5"])).tolist()
+    [36289.0, 950.5]
+    >>> numbers(pd.Series(["1,5 kg", "2 kg", "?"])).tolist()
+    [1.5, 2.0, nan]
     """
     import pandas as pd
 

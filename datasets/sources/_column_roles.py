@@ -55,7 +55,8 @@ PART_COLUMN = re.compile(  # names of columns that may say in which part a row i
 )
 NAMES_PERSONS = "it names whom a row is about"
 FOLD = re.compile(
-    r"((cv|k|outer|inner)?folds?|(train|data|cv)?(test|val)?splits?|partitions?|subsets?)(id|no|nr|number|index)?"
+    r"((cv|k|outer|inner)?folds?|(train|data|cv)?(test|val)?splits?|partitions?|subsets?)"
+    r"(id|no|nr|number|index)?"
 )
 
 

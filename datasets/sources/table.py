@@ -7,9 +7,10 @@
       label: outcome            texts, whole numbers or true/false: few distinct values
       client: hospital          optional: whose row it is, for the split natural
       group: country            optional: the group of the client
-      part: split               optional: train, test or server, whose rows are no client's (validation is set aside), or of a
-                                column such as is_test, yes or no; otherwise test_share is drawn, stratified by client and label
-      subject: patient          optional: whom a row is about; test_share is then a share of the subjects
+      part: split               optional: train, test or server (whose rows are no client's), or
+                                yes and no of a column such as is_test; validation is set aside.
+                                Without it test_share is drawn, stratified by client and label
+      subject: patient          optional: whom a row is about; test_share is then of the subjects
 
 The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that
 ``save_to_disk`` wrote (of a ``DatasetDict``, the data sets ``train`` and ``test`` are read). All

@@ -6,9 +6,10 @@ al. 2020 (`fedml`). K clients, N examples:
 
     for each class c, with n_c examples in random order:
         q ~ n_c * Dirichlet(alpha, ..., alpha)
-        capped, plain: for client u = 0..K-1: give it the next min(left of c, round(q_u), cap) examples
+        capped, plain: give client u = 0..K-1 the next min(left of c, round(q_u), cap) examples
                        cap = n_c // K (capped), n_c (plain)
-        fedml:         q_u = 0 where u holds N / K examples or more; scale q up to n_c again; cut the class at the sums of q
+        fedml:         q_u = 0 where u holds N / K examples or more
+                       scale q up to n_c again; cut the class at the sums of q
     fedml: repeat everything until every client has at least `min_size` examples
 
 Under the cap, many examples go to no client: with alpha 0.5, some 46 % of CIFAR-10. The other

@@ -1,14 +1,13 @@
 """The partition that the data come with: each client is one value of the data set's client column.
 
-    data: {name: table, path: patients.csv, label: outcome, client: hospital, clients: 4, split:
-        natural}
+    data: {name: table, path: patients.csv, label: outcome, client: hospital, split: natural}
 
 Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that
 many are drawn. What a client has in the test part is its own, too: it measures accuracy, or is a
 non-member, or serves for validation.
 
-    training part of client i  = shadow set (server: every_client) | client i | unused (data.examples_per_client)
-    test part of client i      = accuracy of client i | non-members of client i | unused | validation of client i
+    training part of client i  = shadow set (server: every_client) | client i | unused
+    test part of client i      = accuracy | non-members | unused | validation
 
 ``server`` says whose the shadow set is. Of ``every_client`` is the default: each one gives a share,
 so that the server has rows of people whom a guarantee should protect, and none holds if anything is

@@ -3,8 +3,10 @@ activity recognition).
 
     subjects: data.clients of them, drawn without replacement, in the order of their numbers
     for each subject:
-        for each activity: keep n ~ Uniform{1..count} of its windows, the others are non-members     activity_sample
-        of what is kept, hold out test_share at random (or one of `folds` parts) for testing, train on the rest
+        for each activity (activity_sample):
+            keep n ~ Uniform{1..count} of its windows; the others are non-members
+        of what is kept, hold out test_share at random, or one of `folds` parts, for testing
+        train on the rest
 
     examples = client 0 (testing | validation | training | non-members) | client 1 (...) | ... |
     shadow set (all others)
@@ -178,7 +180,8 @@ def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> I
     """Keep, of the windows with numbers ``rows`` [n], a random number (from 1 to all) for each
     of their ``activities`` [n].
 
-    >>> activity_sample(np.arange(6), np.array([0, 0, 0, 1, 1, 2]), np.random.default_rng(0)).tolist()
+    >>> activities = np.array([0, 0, 0, 1, 1, 2])
+    >>> activity_sample(np.arange(6), activities, np.random.default_rng(0)).tolist()
     [2, 3, 5]
     """
     windows = []
