@@ -6,9 +6,11 @@ The presets homogeneous, non_iid and cia are the clients of Sainz-Pardo Diaz et 
 shares partitions all examples class by class in given proportions, so that clients differ in size
 but, to within an example or two, not in their mixture of classes.
 
-    training examples  = server's own (shared test set only) | client 0 (tests | trains on) | client 1 (...) | ... | left over
-    test examples      = server's own | server's test                                       data set with held-out examples
-                      = server's test | non-members | validation | left over               data set with a shared test set
+    training examples  = server's own (shared test set only) | client 0 | client 1 | ... | left over
+        each client    = tests | trains on
+    test examples      = server's own | server's test            where examples are held out
+                       = server's test | non-members | validation | left over
+                                                                 where the test set is shared
 
 Each "|" cuts every class, so that all parts are stratified. The server's own examples are the
 federation's shadow set. With held-out examples, a random ``data.validation_share`` of each client's
