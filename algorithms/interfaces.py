@@ -164,13 +164,21 @@ class ModelContract(ComponentContract, Protocol):
 
     @staticmethod
     @abstractmethod
-    def build(config: Any, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(
+        config: Any,
+        shape: tuple[int, ...],
+        classes: int,
+    ) -> nn.Module:
         """Build a module for examples of ``shape``; `algorithms.core.initialization` fills it,
         unless ``OWN_VALUES``.
         """
 
     @staticmethod
-    def parameters(config: Any, shape: tuple[int, ...], classes: int) -> int | None:
+    def parameters(
+        config: Any,
+        shape: tuple[int, ...],
+        classes: int,
+    ) -> int | None:
         """Return the number of parameters, found without making them, for a model that fields
         can make huge; else None.
         """
@@ -204,7 +212,10 @@ class TrainingContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def schedule(
-        config: Any, examples: int, chosen_with: Ints | None, rng: np.random.Generator
+        config: Any,
+        examples: int,
+        chosen_with: Ints | None,
+        rng: np.random.Generator,
     ) -> Ints:
         """Draw all batches of a client's round: positions in its ``examples`` (a number),
         [steps, batch], padded with -1.
@@ -215,7 +226,11 @@ class TrainingContract(ComponentContract, Protocol):
 
     @staticmethod
     @abstractmethod
-    def one_epoch(config: Any, examples: int, rng: np.random.Generator) -> Ints:
+    def one_epoch(
+        config: Any,
+        examples: int,
+        rng: np.random.Generator,
+    ) -> Ints:
         """Draw the batches of one pass over ``examples`` examples: positions [steps, batch],
         padded with -1.
         """
@@ -272,12 +287,20 @@ class ClusteringContract(ComponentContract, Protocol):
 
     @staticmethod
     @abstractmethod
-    def preferences(config: Any, clients: int, rng: np.random.Generator) -> Preferences:
+    def preferences(
+        config: Any,
+        clients: int,
+        rng: np.random.Generator,
+    ) -> Preferences:
         """Draw each client's tolerance and weight of risk."""
 
     @staticmethod
     @abstractmethod
-    def choose(config: Any, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+    def choose(
+        config: Any,
+        view: View,
+        preferences: Preferences,
+    ) -> tuple[Ints, Doubles]:
         """Choose each client's model [clients], and return what each model costs it [clients,
         clusters] as well.
         """
@@ -324,7 +347,12 @@ class ObjectiveContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def loss(
-        config: Any, forward: Forward, arrays: Any, x: Any, y: Any, client: ClientInputs
+        config: Any,
+        forward: Forward,
+        arrays: Any,
+        x: Any,
+        y: Any,
+        client: ClientInputs,
     ) -> Any:
         """Compute a batch's loss: a scalar in nats, differentiable in the parameters ``arrays``,
         alone and under vmap.
@@ -347,7 +375,13 @@ class ObjectiveContract(ComponentContract, Protocol):
         return {}
 
     @staticmethod
-    def advance(config: Any, forward: Forward, arrays: Any, carry: Any, x: Any) -> Any:
+    def advance(
+        config: Any,
+        forward: Forward,
+        arrays: Any,
+        carry: Any,
+        x: Any,
+    ) -> Any:
         """Update these tensors before each step on inputs ``x`` [batch, ...]."""
         return carry
 
@@ -485,7 +519,11 @@ class PrivacyContract(ComponentContract, Protocol):
         return run.rounds
 
     @staticmethod
-    def client_columns(config: Any, run: Run, history: np.ndarray) -> Mapping[str, Doubles]:
+    def client_columns(
+        config: Any,
+        run: Run,
+        history: np.ndarray,
+    ) -> Mapping[str, Doubles]:
         """Return columns of the clients' table, [clients] each, after the rounds of ``history``
         (see `Outcome`).
         """
@@ -513,7 +551,11 @@ class PrivacyContract(ComponentContract, Protocol):
         return None
 
     @staticmethod
-    def noise_beside(config: Any, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+    def noise_beside(
+        config: Any,
+        received: ClientUpdates,
+        others: Iterable[Floats],
+    ) -> Doubles:
         """Return the noise's standard deviation if one more client sent an update, for each of
         ``others`` [d].
         """
@@ -603,9 +645,8 @@ class Run:
         privacy = self.privacy.to_dict()
         if not self.draws_noise:
             privacy.pop("noise", None)
-        if (
-            not self.privacy.module.NOISY and privacy.get("audit_every") == "auto"
-        ):  # it is made anyway
+        # it is made anyway
+        if not self.privacy.module.NOISY and privacy.get("audit_every") == "auto":
             del privacy["audit_every"]
         return {
             **{name: getattr(self, name) for name in settings},

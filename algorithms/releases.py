@@ -68,7 +68,11 @@ def _views(sight: Sight) -> tuple[str, ...]:
     return tuple(view for view, sights in SIGHTS.items() if sight in sights)
 
 
-def _by(global_dp: str, local_dp: str, dp_sgd: str) -> dict[Claim, str]:
+def _by(
+    global_dp: str,
+    local_dp: str,
+    dp_sgd: str,
+) -> dict[Claim, str]:
     return {"global_dp": global_dp, "local_dp": local_dp, "dp_sgd": dp_sgd}
 
 

@@ -29,15 +29,17 @@ class Config(fedavg.Config):
     )
 
 
-problems, weigh, warm_start, equal_weights = (
-    fedavg.problems,
-    fedavg.weigh,
-    fedavg.warm_start,
-    fedavg.equal_weights,
-)
+problems = fedavg.problems
+weigh = fedavg.weigh
+warm_start = fedavg.warm_start
+equal_weights = fedavg.equal_weights
 
 
-def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:
+def step(
+    config: Config,
+    delta: Doubles,
+    v: Doubles,
+) -> tuple[Doubles, dict[str, Doubles]]:
     """Compute an Adagrad step along ``delta`` [d], and the sum of squares v [d]."""
     v = v + delta**2
     return config.eta * delta / (np.sqrt(v) + config.tau), {"v": v}

@@ -38,15 +38,17 @@ class Config(fedavg.Config):
     )
 
 
-problems, weigh, warm_start, equal_weights = (
-    fedavg.problems,
-    fedavg.weigh,
-    fedavg.warm_start,
-    fedavg.equal_weights,
-)
+problems = fedavg.problems
+weigh = fedavg.weigh
+warm_start = fedavg.warm_start
+equal_weights = fedavg.equal_weights
 
 
-def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:
+def step(
+    config: Config,
+    delta: Doubles,
+    v: Doubles,
+) -> tuple[Doubles, dict[str, Doubles]]:
     """Compute a step with momentum along ``delta`` [d], and the velocity v [d]."""
     v = config.momentum * v - delta
     return -config.lr * v, {"v": v}

@@ -22,9 +22,8 @@ from algorithms.interfaces import Metrics, State
 NEEDS = "updates"
 UPDATES_FOR = "takes the median of the clients' values in each coordinate, which no sum contains"
 LABEL = "FedMedian"
-PIECE = (
-    1 << 17
-)  # numbers that are sorted at a time, so that the updates are never copied as a whole
+# numbers that are sorted at a time, so that the updates are never copied as a whole
+PIECE = 1 << 17
 
 
 class Config(fedavg.WarmStartConfig):
@@ -53,7 +52,8 @@ def apply(
     no metrics.
     """
     assert received.updates is not None  # guaranteed by NEEDS
-    moved, scales = np.empty_like(params), received.scales[:, None]
+    moved = np.empty_like(params)
+    scales = received.scales[:, None]
     width = max(1, PIECE // len(received.updates))
     for start in range(0, len(params), width):
         columns = slice(start, start + width)

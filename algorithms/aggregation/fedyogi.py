@@ -41,12 +41,10 @@ class Config(fedavg.Config):
     )
 
 
-problems, weigh, warm_start, equal_weights = (
-    fedavg.problems,
-    fedavg.weigh,
-    fedavg.warm_start,
-    fedavg.equal_weights,
-)
+problems = fedavg.problems
+weigh = fedavg.weigh
+warm_start = fedavg.warm_start
+equal_weights = fedavg.equal_weights
 
 
 def step(

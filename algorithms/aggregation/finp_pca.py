@@ -156,9 +156,8 @@ def value_and_gradient(
     then set to 0.
     """
     p, gradients = distances(products, w)
-    deviations = (
-        p - p.mean()
-    )  # they sum to zero, so the mean's own gradient drops out of their square's
+    # they sum to zero, so the mean's own gradient drops out of their square's
+    deviations = p - p.mean()
     squared = float(deviations @ deviations)
     if objective == "ssd":
         return squared, 2 * deviations @ gradients

@@ -37,7 +37,11 @@ def clopper_pearson(count: int, trials: int, alpha: float) -> float:
 
 
 def classic_bound(
-    inside: Doubles, outside: Doubles, threshold: float, delta: float, alpha: float = ALPHA
+    inside: Doubles,
+    outside: Doubles,
+    threshold: float,
+    delta: float,
+    alpha: float = ALPHA,
 ) -> float:
     """Compute the lower bound on epsilon from the errors of taking scores above ``threshold``
     for members.
@@ -54,7 +58,11 @@ def classic_bound(
 
 
 def one_run_bound(
-    canaries: int, guesses: int, right: int, delta: float, alpha: float = ALPHA
+    canaries: int,
+    guesses: int,
+    right: int,
+    delta: float,
+    alpha: float = ALPHA,
 ) -> float:
     """Compute the largest epsilon that is refuted by guessing who was in (Steinke et al. 2023);
     0 if none is.
@@ -81,16 +89,21 @@ def one_run_bound(
     return low
 
 
-def _one_run_p(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+def _one_run_p(
+    canaries: int,
+    guesses: int,
+    right: int,
+    epsilon: float,
+    delta: float,
+) -> float:
     """Compute the p value of (epsilon, delta)-DP: beta + 2 m delta max_i P[v > Bin(r, q) >= v -
     i] / i.
     """
     from scipy.special import bdtrc, expit
 
     q = float(expit(epsilon))
-    tail = np.append(
-        1.0, bdtrc(np.arange(right), guesses, q)
-    )  # [right + 1] P[Bin(r, q) >= 0, 1, ..., v]
+    # [right + 1] P[Bin(r, q) >= 0, 1, ..., v]
+    tail = np.append(1.0, bdtrc(np.arange(right), guesses, q))
     beta = float(tail[right])
     if not delta or not right:
         return min(1.0, beta)
@@ -124,7 +137,11 @@ def _expected_right(share: float, mu: float) -> float:
     return float(ndtr(half - threshold)) / share
 
 
-def right_guesses(scores: Doubles, inside: NDArray[np.bool_], number: int) -> int:
+def right_guesses(
+    scores: Doubles,
+    inside: NDArray[np.bool_],
+    number: int,
+) -> int:
     """Count the right ones among ``number`` guesses: the highest half of them is guessed in, the
     lowest half out.
 
@@ -132,5 +149,6 @@ def right_guesses(scores: Doubles, inside: NDArray[np.bool_], number: int) -> in
     guessed in.
     """
     order = np.argsort(scores, kind="stable")
-    lowest, highest = order[: number // 2], order[len(order) - (number - number // 2) :]
+    lowest = order[: number // 2]
+    highest = order[len(order) - (number - number // 2) :]
     return int((~inside[lowest]).sum() + inside[highest].sum())

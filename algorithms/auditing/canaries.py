@@ -29,9 +29,8 @@ from algorithms.core.messages import Doubles, Floats
 class CanaryPlan:
     """How canaries take part."""
 
-    every: (
-        Literal["auto"] | int
-    )  # rounds from one audited round to the next; auto: as few as take little time
+    # rounds from one audited round to the next; auto: as few as take little time
+    every: Literal["auto"] | int
     # L2 norm of what a canary sends, so large that clipping bites if they are many. None, where
     # nothing is clipped: the median norm of the updates of the round.
     norm: float | None
@@ -111,9 +110,8 @@ class Directions:
     def row(self, index: int) -> Floats:
         """Return direction ``index``, a vector [d]."""
         signs = np.ones(1, np.float32)
-        while (
-            len(signs) < self.number
-        ):  # one more bit of the column's index at a time, the lowest first
+        # one more bit of the column's index at a time, the lowest first
+        while len(signs) < self.number:
             signs = np.concatenate([signs, -signs if index & len(signs) else signs])
         return self._place(signs * self.signs * np.float32(self.number**-0.5))
 

@@ -63,13 +63,15 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
     from scipy.special import log_ndtr
 
     inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
-    low, high = np.zeros_like(inner), inner**2 / 2 + inner * math.sqrt(2 * math.log(1 / delta))
+    low = np.zeros_like(inner)
+    high = inner**2 / 2 + inner * math.sqrt(2 * math.log(1 / delta))
     for _ in range(60):
         middle = (low + high) / 2
         above = log_ndtr(inner / 2 - middle / inner)
         less = middle + log_ndtr(-inner / 2 - middle / inner) - above  # below 0
         too_low = above + np.log(-np.expm1(np.minimum(less, -1e-300))) > math.log(delta)
-        low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
+        low = np.where(too_low, middle, low)
+        high = np.where(too_low, high, middle)
     epsilons = np.where(mu > 0, np.where(mu < LARGEST_MU, high, np.inf), 0.0)
     return np.where(np.isnan(mu), np.nan, epsilons)
 
@@ -127,7 +129,10 @@ def estimate_of_auc(
 
 
 def estimate_of_rates(
-    true_positive: float, false_positive: float, low: float = math.nan, high: float = math.nan
+    true_positive: float,
+    false_positive: float,
+    low: float = math.nan,
+    high: float = math.nan,
 ) -> Estimate:
     """Estimate the epsilon at `DELTA` of a decision with these rates; the interval is that of
     the true positive rate.
@@ -173,7 +178,8 @@ def epsilon_two_gaussians(
     from scipy.optimize import brentq
 
     _check(delta)
-    first, second = (mean, sd), (other_mean, other_sd)
+    first = (mean, sd)
+    second = (other_mean, other_sd)
     if sd == other_sd:
         return epsilon_gdp(abs(mean - other_mean) / sd, delta)
 
@@ -189,41 +195,55 @@ def epsilon_two_gaussians(
     return float(brentq(excess, 0.0, high, xtol=1e-10))
 
 
-def _log_delta(first: tuple[float, float], second: tuple[float, float], epsilon: float) -> float:
+def _log_delta(
+    first: tuple[float, float],
+    second: tuple[float, float],
+    epsilon: float,
+) -> float:
     """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon]; the privacy loss of
     y is a y^2 + b y + c.
 
     The deviations differ, so a is not 0.
     """
-    (m1, s1), (m2, s2) = first, second
-    d, r = (m2 - m1) / s1, s2 / s1  # in units of the first: N(0, 1) against N(d, r^2)
-    a, b, c = (1 - r) * (1 + r) / (2 * r**2), -d / r**2, d**2 / (2 * r**2) + math.log(r)
+    m1, s1 = first
+    m2, s2 = second
+    d = (m2 - m1) / s1
+    r = s2 / s1  # in units of the first: N(0, 1) against N(d, r^2)
+    a = (1 - r) * (1 + r) / (2 * r**2)
+    b = -d / r**2
+    c = d**2 / (2 * r**2) + math.log(r)
     square = b**2 - 4 * a * (c - epsilon)
-    if (
-        square <= 0
-    ):  # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
+    # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
+    if square <= 0:
         return -math.inf
-    q = (
-        -(b + math.copysign(math.sqrt(square), b)) / 2
-    )  # of the root that loses no digits where a is next to 0
+    # of the root that loses no digits where a is next to 0
+    q = -(b + math.copysign(math.sqrt(square), b)) / 2
     left, right = sorted((q / a, (c - epsilon) / q))
     p1, p2 = (_log_mass(left, right, mean, sd, outside=a > 0) for mean, sd in ((0.0, 1.0), (d, r)))
     drop = epsilon + p2 - p1
     return p1 + float(np.log1p(-np.exp(drop))) if drop < 0 else -math.inf
 
 
-def _log_mass(left: float, right: float, mean: float, sd: float, outside: bool) -> float:
+def _log_mass(
+    left: float,
+    right: float,
+    mean: float,
+    sd: float,
+    outside: bool,
+) -> float:
     """Compute the log of a normal distribution's mass outside or inside an interval, precise far
     in the tails.
     """
     from scipy.special import log_ndtr
 
-    low, high = (left - mean) / sd, (right - mean) / sd
+    low = (left - mean) / sd
+    high = (right - mean) / sd
     if outside:
         return float(np.logaddexp(log_ndtr(low), log_ndtr(-high)))
     if low > 0:  # the mirror image has the same mass and keeps its digits
         low, high = -high, -low
-    above, below = float(log_ndtr(high)), float(log_ndtr(low))
+    above = float(log_ndtr(high))
+    below = float(log_ndtr(low))
     return above + float(np.log1p(-np.exp(below - above))) if below < above else -math.inf
 
 

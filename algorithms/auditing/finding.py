@@ -35,7 +35,9 @@ CONFIDENCE = 0.95
 # runs must not be called refuted: the estimate refutes alone only where a run of a true claim in
 # ten thousand would.
 SURE = 1 - 2e-4
-REFUTED, LOOSE, HOLDS = "refuted", "loose", "not refuted"
+REFUTED = "refuted"
+LOOSE = "loose"
+HOLDS = "not refuted"
 Canaries = Mapping[str, Any]
 """What the audit of a run keeps, arrays by name with one row for each model
 (`algorithms.engine`).
@@ -115,16 +117,22 @@ class Separation:
             return epsilon_gdp(self.mu, delta)
         return epsilon_two_gaussians(0.0, 1.0, max(self.mu, 0.0), self.ratio, delta)
 
-    def limits(self, delta: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def limits(
+        self,
+        delta: float,
+        confidence: float = CONFIDENCE,
+    ) -> tuple[float, float]:
         """Return the ends of the interval of epsilon, which has the truth in it with
         ``confidence`` if scores are normal.
         """
         from scipy.special import ndtri
 
         reach = float(ndtri((1 + confidence) / 2))
-        side, wide = math.copysign(1.0, math.log(self.ratio)), abs(math.log(self.ratio))
+        side = math.copysign(1.0, math.log(self.ratio))
+        wide = abs(math.log(self.ratio))
         spread = reach * self.ratio_error
-        nearer, farther = math.exp(side * max(0.0, wide - spread)), math.exp(side * (wide + spread))
+        nearer = math.exp(side * max(0.0, wide - spread))
+        farther = math.exp(side * (wide + spread))
         ends = (
             (max(0.0, self.mu - reach * self.error), nearer),
             (self.mu + reach * self.error, farther),
@@ -149,9 +157,12 @@ def separation(
 
     if not np.ptp(outside) > 0:
         return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)
-    count, others, factor = len(inside), len(outside), math.sqrt(skipped)
+    count = len(inside)
+    others = len(outside)
+    factor = math.sqrt(skipped)
     sd = float(outside.std(ddof=1))
-    mu, ratio = (float(inside.mean()) - float(outside.mean())) / sd, float(inside.std(ddof=1)) / sd
+    mu = (float(inside.mean()) - float(outside.mean())) / sd
+    ratio = float(inside.std(ddof=1)) / sd
     differ = (
         unequal and ratio > 0 and float(levene(inside, outside, center="median").pvalue) < DOUBT
     )
@@ -200,7 +211,12 @@ class Finding:
 
 
 def find(
-    canaries: Canaries, j: int, delta: float, claimed: float | None, opposite: bool, sampled: bool
+    canaries: Canaries,
+    j: int,
+    delta: float,
+    claimed: float | None,
+    opposite: bool,
+    sampled: bool,
 ) -> Finding | None:
     """Evaluate the scores of the canaries of model ``j``; None without an audited round.
 
@@ -215,14 +231,14 @@ def find(
     """
     if not canaries or not canaries["audited"][j]:
         return None
-    scores, inside = (
-        canaries["scores"][j] / math.sqrt(canaries["squares"][j]),
-        canaries["inside"][j],
-    )
-    guesses, unseen = scores[: len(inside)], scores[len(inside) :]
+    scores = canaries["scores"][j] / math.sqrt(canaries["squares"][j])
+    inside = canaries["inside"][j]
+    guesses = scores[: len(inside)]
+    unseen = scores[len(inside) :]
     outside = guesses[~inside] if opposite else np.concatenate([guesses[~inside], unseen])
     r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
-    right, models = bounds.right_guesses(guesses, inside, r), len(canaries["audited"])
+    right = bounds.right_guesses(guesses, inside, r)
+    models = len(canaries["audited"])
     certified = bounds.one_run_bound(len(inside), r, right, delta, bounds.ALPHA / models)
     apart = separation(guesses[inside], outside, not sampled, _skipped(canaries, j))
     ends, sure = (
@@ -315,7 +331,8 @@ def _presence(canaries: Canaries, delta: float) -> dict[str, Any]:
     if not by_model:
         return {}
     j = max(by_model, key=lambda j: float(by_model[j].max()))
-    squares, often = by_model[j], canaries["set"][j]
+    squares = by_model[j]
+    often = canaries["set"][j]
     at = int(squares.argmax())
     mus = {
         "outlier": math.sqrt(squares[at]),
@@ -334,7 +351,11 @@ def _skipped(canaries: Canaries, j: int) -> float:
     return float(canaries["released"][j] / canaries["audited"][j])
 
 
-def _counts(canaries: Canaries, number: int, delta: float) -> dict[str, Any]:
+def _counts(
+    canaries: Canaries,
+    number: int,
+    delta: float,
+) -> dict[str, Any]:
     rounds = int(canaries["audited"].sum())
     return {
         "audit_canaries": number,

@@ -25,7 +25,11 @@ from algorithms.core.configs import ClusteredConfig, ClusteringConfig
 from algorithms.core.messages import Doubles, Ints
 
 
-def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Doubles:
+def thresholds(
+    config: ClusteringConfig,
+    clients: int,
+    rng: np.random.Generator,
+) -> Doubles:
     """Draw the tolerated attack accuracies [clients]: an evenly spaced grid in random order,
     regardless of groups.
 
@@ -35,7 +39,11 @@ def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator)
     return rng.permutation(np.linspace(config.lowest_threshold, config.highest_threshold, clients))
 
 
-def indifferent(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Preferences:
+def indifferent(
+    config: ClusteringConfig,
+    clients: int,
+    rng: np.random.Generator,
+) -> Preferences:
     """Return the usual tolerances with zero weight of risk, for clients that choose by loss only
     or not at all.
     """
@@ -97,7 +105,11 @@ class LeavingConfig(ClusteredConfig):
         return self.most_leaving != "all" or self.leaving_price > 0
 
 
-def choose_within_limits(config: LeavingConfig, costs: Doubles, view: View) -> tuple[Ints, Doubles]:
+def choose_within_limits(
+    config: LeavingConfig,
+    costs: Doubles,
+    view: View,
+) -> tuple[Ints, Doubles]:
     """Choose the cheapest model [clients] within the limits; return the costs [clients,
     clusters] as well.
 
@@ -116,7 +128,12 @@ def choose_within_limits(config: LeavingConfig, costs: Doubles, view: View) -> t
     )
 
 
-def _staying(most: float, costs: Doubles, chosen: Ints, previous: Ints) -> NDArray[np.bool_]:
+def _staying(
+    most: float,
+    costs: Doubles,
+    chosen: Ints,
+    previous: Ints,
+) -> NDArray[np.bool_]:
     """Return which clients have to stay because others, who gain more, leave the same model
     [clients].
 
@@ -124,7 +141,8 @@ def _staying(most: float, costs: Doubles, chosen: Ints, previous: Ints) -> NDArr
     Among equal gains the lower number of the client goes first; nobody leaves the ``previous``
     model -1.
     """
-    rows, staying = np.arange(len(chosen)), np.zeros(len(chosen), bool)
+    rows = np.arange(len(chosen))
+    staying = np.zeros(len(chosen), bool)
     gains = costs[rows, previous] - costs[rows, chosen]
     for model in np.unique(previous[previous >= 0]):
         users = previous == model

@@ -27,10 +27,16 @@ class Config(ClusteredConfig):
     """Fields of IFCA."""
 
 
-preferences, starts, selection_size = indifferent, _choice.starts, _choice.selection_size
+preferences = indifferent
+starts = _choice.starts
+selection_size = _choice.selection_size
 
 
-def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+def choose(
+    config: Config,
+    view: View,
+    preferences: Preferences,
+) -> tuple[Ints, Doubles]:
     """Choose the model with the lowest loss (Ghosh et al., algorithm 1, line 9).
 
     Returns:

@@ -94,7 +94,8 @@ def risk_signal(config: Config) -> str:
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse risks that no attack of the run measures, and thresholds that leave beta undefined."""
-    signals, refused = [attack.name for attack in run.attacks if attack.module.RISK], []
+    signals = [attack.name for attack in run.attacks if attack.module.RISK]
+    refused = []
     if not signals:
         sentence = (
             f"names the attack whose risk is published, {config.signal}, and the run has none "
@@ -131,7 +132,11 @@ def problems(config: Config, run: Run) -> Problems:
     return refused
 
 
-def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
+def preferences(
+    config: Config,
+    clients: int,
+    rng: np.random.Generator,
+) -> Preferences:
     """Return the tolerance tau and the weight beta of every client; alpha is 1 - beta."""
     tau = thresholds(config, clients, rng)
     if config.preference == "constant":
@@ -143,7 +148,11 @@ def preferences(config: Config, clients: int, rng: np.random.Generator) -> Prefe
     )
 
 
-def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+def choose(
+    config: Config,
+    view: View,
+    preferences: Preferences,
+) -> tuple[Ints, Doubles]:
     """Choose the model with the lowest cost (algorithm 1, line 9).
 
     With ``beta = 0`` the costs equal the losses (on the scale ``raw`` bit for bit), and the choice
@@ -153,9 +162,11 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
         The chosen model [clients], and the costs [clients, clusters].
     """
     beta = preferences.beta[:, None]
-    f, risk = view.losses, _risks(config, view)
+    f = view.losses
+    risk = _risks(config, view)
     if config.scale == "normalized":
-        f, risk = f / math.log(view.classes), 2 * (risk - 0.5)
+        f = f / math.log(view.classes)
+        risk = 2 * (risk - 0.5)
     costs = (1 - beta) * f + beta * risk
     if view.risk_counts and config.limits_leaving:
         return choose_within_limits(config, costs, view)

@@ -24,6 +24,10 @@ class Config(ClusteringConfig):
 preferences = indifferent
 
 
-def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+def choose(
+    config: Config,
+    view: View,
+    preferences: Preferences,
+) -> tuple[Ints, Doubles]:
     """Assign model 0 to every client; the cost is the loss in nats."""
     return np.zeros(len(view.losses), np.int64), view.losses

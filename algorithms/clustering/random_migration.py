@@ -41,12 +41,20 @@ starts, selection_size = _choice.starts, _choice.selection_size
 risk_signal, problems = ifca_mir.risk_signal, ifca_mir.problems
 
 
-def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:
+def preferences(
+    config: Config,
+    clients: int,
+    rng: np.random.Generator,
+) -> Preferences:
     """Return the preferences of IFCA-MIR, and the order in which clients are drawn."""
     return replace(ifca_mir.preferences(config, clients, rng), turn=rng.permutation(clients))
 
 
-def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
+def choose(
+    config: Config,
+    view: View,
+    preferences: Preferences,
+) -> tuple[Ints, Doubles]:
     """Choose by loss, then move as many random clients as IFCA-MIR would move because of risk.
 
     Returns:
@@ -58,7 +66,8 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
         config, view, replace(preferences, beta=np.zeros(len(view.losses)))
     )
     by_risk, _ = ifca_mir.choose(config, view, preferences)
-    chosen, models = by_loss.copy(), np.arange(view.losses.shape[1])
+    chosen = by_loss.copy()
+    models = np.arange(view.losses.shape[1])
     order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)
     alike = view.previous if config.limits_leaving else np.zeros(len(by_loss), np.int64)
     for before, a in product(np.unique(alike), models):
@@ -66,7 +75,8 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
         waiting = order[group[order]]
         for b in models[models != a]:
             count = int((group & (by_risk == b)).sum())
-            chosen[waiting[:count]], waiting = b, waiting[count:]
+            chosen[waiting[:count]] = b
+            waiting = waiting[count:]
     preferred = cheapest(view.losses, view.losses, view.previous)
     forced = (chosen != preferred)[:, None] & (chosen[:, None] != models)
     return chosen, np.where(forced, np.inf, view.losses)

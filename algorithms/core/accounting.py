@@ -128,7 +128,11 @@ def sense(
     )
 
 
-def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> float:
+def epsilon(
+    events: Sequence[PrivacyEvent],
+    delta: float,
+    neighboring: str,
+) -> float:
     """Compute epsilon at ``delta`` after ``events``, whose order does not matter.
 
     >>> round(epsilon([PrivacyEvent(1.0)], 1e-5, "replace_one"), 3)
@@ -145,7 +149,8 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
     if len(samplers) > 1:
         raise ValueError(f"events must share one sampler, got {sorted(samplers)}")
     for sampler in samplers:
-        if refusal := unsupported(sampler, neighboring):
+        refusal = unsupported(sampler, neighboring)
+        if refusal:
             raise ValueError(f"neighboring {refusal}")
     bound = _gaussian([event.noise_multiplier for event in events], delta)
     if math.isinf(bound) or all(event.sampling == 1 for event in events):
@@ -159,7 +164,11 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
 
 
 @lru_cache(maxsize=1024)
-def composed(counts: tuple[tuple[PrivacyEvent, int], ...], delta: float, neighboring: str) -> float:
+def composed(
+    counts: tuple[tuple[PrivacyEvent, int], ...],
+    delta: float,
+    neighboring: str,
+) -> float:
     """Compute `epsilon` of events and how often each occurs; what was computed once is
     remembered.
     """
@@ -199,7 +208,11 @@ def rounded_up(value: float, digits: int = 4) -> float:
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), ROUND_CEILING))
 
 
-def calibrate(spent: Callable[[float], float], target: float, most: float) -> float | None:
+def calibrate(
+    spent: Callable[[float], float],
+    target: float,
+    most: float,
+) -> float | None:
     """Find the least noise multiplier z, rounded up to `DIGITS`, at which epsilon ``spent(z)``
     is at most ``target``.
 
@@ -225,7 +238,8 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
     while spent(high) > target:
         if high >= most:
             return None
-        low, high = high, min(2 * high, most)
+        low = high
+        high = min(2 * high, most)
     while low > LEAST and spent(low) <= target:
         low, high = low / 2, low
     if spent(low) <= target:

@@ -74,7 +74,11 @@ class WarmStart:
     batch_size: int
 
 
-def random_partition(clusters: int, clients: int, rng: np.random.Generator) -> Ints:
+def random_partition(
+    clusters: int,
+    clients: int,
+    rng: np.random.Generator,
+) -> Ints:
     """Assign clients to clusters at random, in parts whose sizes differ by at most one; return
     each one's cluster [clients].
     """

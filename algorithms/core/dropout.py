@@ -40,7 +40,11 @@ class Dropout(nn.Module):
         return x * mask / (1 - self.p)
 
 
-def reseed(module: nn.Module, seed: int, device: torch.device | str) -> None:
+def reseed(
+    module: nn.Module,
+    seed: int,
+    device: torch.device | str,
+) -> None:
     """Give all `Dropout` layers of a module one new, shared generator on ``device``; other
     layers are unchanged.
     """

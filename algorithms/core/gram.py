@@ -34,8 +34,10 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
     ``sizes`` follow one another in [d], and None treats all of [d] as one.
     """
     clients, length = rows.shape
-    sizes, width = (length,) if sizes is None else tuple(sizes), max(1, PIECE // max(1, clients))
-    products, start = np.zeros((len(sizes), clients, clients)), 0
+    sizes = (length,) if sizes is None else tuple(sizes)
+    width = max(1, PIECE // max(1, clients))
+    products = np.zeros((len(sizes), clients, clients))
+    start = 0
     with np.errstate(invalid="ignore", over="ignore"):  # the result shows a model that has diverged
         for product, size in zip(products, sizes, strict=True):
             for at in range(start, start + size, width):

@@ -28,17 +28,16 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
             layer.reset_running_stats()
         if "weight" not in parameters:
             continue
-        weight, bias, scheme = (
-            parameters["weight"],
-            parameters.get("bias"),
-            getattr(layer, "init", "default"),
-        )
+        weight = parameters["weight"]
+        bias = parameters.get("bias")
+        scheme = getattr(layer, "init", "default")
         if weight.dim() < 2:
             weight.fill_(1.0)
             parameters["bias"].zero_()
             continue
         receptive = math.prod(weight.shape[2:])
-        fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive
+        fan_in = weight.shape[1] * receptive
+        fan_out = weight.shape[0] * receptive
         bound = (
             math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "xavier" else 1.0 / math.sqrt(fan_in)
         )

@@ -51,7 +51,11 @@ class Layout:
         return {name: _view(piece, shape, self.channels_last) for name, shape, piece in placed}
 
 
-def _view(piece: torch.Tensor, shape: tuple[int, ...], channels_last: bool) -> torch.Tensor:
+def _view(
+    piece: torch.Tensor,
+    shape: tuple[int, ...],
+    channels_last: bool,
+) -> torch.Tensor:
     lead = piece.shape[:-1]
     if len(shape) != 4 or not channels_last:
         return piece.unflatten(-1, shape) if shape else piece.squeeze(-1)

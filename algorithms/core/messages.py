@@ -20,9 +20,8 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-PIECE = (
-    1 << 16
-)  # numbers of a vector that are processed at a time, so that they stay in a processor's cache
+# numbers of a vector that are processed at a time, so that they stay in a processor's cache
+PIECE = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,9 @@ class Normals:
             raise RuntimeError("this noise has already been used")
         for block in self._blocks:
             block.result()
-        noise, self._drawn, self._blocks = self._drawn, None, []
+        noise = self._drawn
+        self._drawn = None
+        self._blocks = []
         return noise
 
 
@@ -50,4 +52,5 @@ class Zeros(Normals):
 
     def __init__(self, size: int) -> None:
         """Make ``size`` zeros."""
-        self._drawn, self._blocks = np.zeros(size, np.float32), []
+        self._drawn = np.zeros(size, np.float32)
+        self._blocks = []

@@ -17,7 +17,12 @@ def give_logits(module: nn.Module, classes: int) -> None:
         module.register_forward_hook(partial(_returned, classes))
 
 
-def _returned(classes: int, _: nn.Module, inputs: tuple[torch.Tensor], outputs: Any) -> Any:
+def _returned(
+    classes: int,
+    _: nn.Module,
+    inputs: tuple[torch.Tensor],
+    outputs: Any,
+) -> Any:
     return as_logits(outputs, len(inputs[0]), classes)
 
 
@@ -55,7 +60,8 @@ def problem(
     """Return why ``outputs`` are no logits [examples, classes], as a predicate; ``classes`` None
     stands for two or more.
     """
-    if extra := auxiliary(outputs):
+    extra = auxiliary(outputs)
+    if extra:
         names = ", ".join(extra)
         return (
             f"returns auxiliary outputs ({names}) in {mode}, which no loss here would train; "

@@ -22,7 +22,11 @@ from torch.nn.parameter import is_lazy
 FIXED = 0  # the seed of constant buffers and frozen parameters
 
 
-def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Module:
+def build(
+    make: Callable[[], Any],
+    shape: tuple[int, ...],
+    seed: int,
+) -> nn.Module:
     """Build a module on the CPU with the values that its constructor draws from ``seed``.
 
     Torch's global generator is as before afterwards. Lazy layers get their sizes from an example of
@@ -75,7 +79,8 @@ def elements(make: Callable[[], Any]) -> int | None:
 
     Those of lazy layers are not known yet and do not count.
     """
-    if (module := blueprint(make)) is None:
+    module = blueprint(make)
+    if module is None:
         return None
     return sum(array.numel() for array in module.parameters() if not is_lazy(array))
 

@@ -29,11 +29,12 @@ from pydantic import Field
 from algorithms.core.accounting import LEAST, Account, PrivacyEvent, dp_event
 from datasets.components import Config
 
+# of the number of trials: shapes of RepeatAndSelect
 LAWS = {
     "logarithmic": 0.0,
     "geometric": 1.0,
     "poisson": math.inf,
-}  # of the number of trials: shapes of RepeatAndSelect
+}
 
 
 class Draws(Config):
@@ -69,7 +70,11 @@ class Draws(Config):
 
 
 def epsilon_of_search(
-    events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float
+    events: Sequence[PrivacyEvent],
+    delta: float,
+    neighboring: str,
+    law: str,
+    mean: float,
 ) -> float:
     """Compute epsilon of the winner of a random search whose trials release ``events`` each.
 
@@ -95,7 +100,12 @@ def epsilon_of_search(
     return float(accountant.get_epsilon(delta))
 
 
-def unmet(draws: bool, guided: str, raw: str, secret: bool) -> list[str]:
+def unmet(
+    draws: bool,
+    guided: str,
+    raw: str,
+    secret: bool,
+) -> list[str]:
     """Return what keeps `epsilon_of_search` from holding, in words: the conditions that a search
     does not meet.
 

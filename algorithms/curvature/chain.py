@@ -95,7 +95,13 @@ class Chain:
     """
 
     @torch.no_grad()
-    def __init__(self, network: Network, x: Tensor, y: Tensor, examples: int) -> None:
+    def __init__(
+        self,
+        network: Network,
+        x: Tensor,
+        y: Tensor,
+        examples: int,
+    ) -> None:
         """Run the network forward on ``x`` [n, ...] and backward from labels ``y`` [n]."""
         self.network, self.examples = network, examples
         self.parameters = tuple(network.module.parameters())
@@ -168,14 +174,17 @@ class Chain:
         moved: list[Tensor | None] = []  # R a of every layer; None for the first
         r: Any = None
         for link in self.links:
-            layer, along, c = link.layer, v[link.layer.weight], v.get(link.layer.bias)
+            layer = link.layer
+            along = v[link.layer.weight]
+            c = v.get(link.layer.bias)
             moved.append(r)
             z = _apply(layer, along, link.a, c)
             r = link.push(z if r is None else _apply(layer, layer.weight, r, None).add_(z))
         pr = self.p * r
         r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.examples
         for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
-            layer, r = link.layer, link.pull(r)
+            layer = link.layer
+            r = link.pull(r)
             if layer.bias is not None:
                 image[layer.bias].copy_(_total(layer, r))
             if r_a is None:
@@ -234,11 +243,11 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     The index of each input in its example, counted from 1, passes through the steps beside its
     value; 0 marks a zero.
     """
-    n, size, before = len(z), z[0].numel(), z.shape
-    out, origin = (
-        z,
-        _unflatten(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before),
-    )
+    n = len(z)
+    size = z[0].numel()
+    before = z.shape
+    out = z
+    origin = _unflatten(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before)
     for step in steps:
         out, origin = _select(step, out, origin)
     after = origin.shape
@@ -261,7 +270,11 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     return out, push, pull
 
 
-def _select(step: Any, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+def _select(
+    step: Any,
+    value: Tensor,
+    origin: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Apply ``step`` to ``value``, and select the origins of the chosen elements."""
     if isinstance(step, nn.ReLU):
         origin = origin * (value > 0)  # before the step, which may work in place
@@ -300,7 +313,12 @@ def _is_supported(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear
 
 
-def _apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tensor:
+def _apply(
+    layer: Affine,
+    weight: Tensor,
+    a: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
     """Compute W a + b for any W and b; the layer gives kind and stride."""
     if isinstance(layer, nn.Linear):
         return functional.linear(a, weight, bias)
@@ -308,7 +326,12 @@ def _apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Ten
     return convolve(a, weight, bias, layer.stride, layer.padding, layer.dilation)
 
 
-def _pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
+def _pull_back(
+    layer: Affine,
+    weight: Tensor,
+    d: Tensor,
+    a: Tensor,
+) -> Tensor:
     """Compute W' d for any W: the gradients with respect to the inputs, of the shape of ``a``."""
     if isinstance(layer, nn.Linear):
         return d @ weight
@@ -333,7 +356,11 @@ def _total(layer: Affine, d: Tensor) -> Tensor:
     return d.movedim(-1 if isinstance(layer, nn.Linear) else 1, 0).flatten(1).sum(1)
 
 
-def _squared_lengths(layer: Affine, d: Sequence[Tensor], a: Tensor) -> Tensor:
+def _squared_lengths(
+    layer: Affine,
+    d: Sequence[Tensor],
+    a: Tensor,
+) -> Tensor:
     """Compute the squared L2 norms of every example's gradients with respect to W and b [k, n],
     in float64, of k ``d``.
     """
@@ -341,9 +368,11 @@ def _squared_lengths(layer: Affine, d: Sequence[Tensor], a: Tensor) -> Tensor:
     if isinstance(layer, nn.Linear) and a.dim() == 2:
         return torch.stack([_squared(each) * (_squared(a) + biased) for each in d])
     if isinstance(layer, nn.Linear):
-        places, patches = [each.flatten(1, -2).mT for each in d], a.flatten(1, -2)
+        places = [each.flatten(1, -2).mT for each in d]
+        patches = a.flatten(1, -2)
     else:
-        places, patches = [each.flatten(2) for each in d], _patches(layer, a)
+        places = [each.flatten(2) for each in d]
+        patches = _patches(layer, a)
     return torch.stack(
         [_squared(each @ patches) + (_squared(each.sum(2)) if biased else 0) for each in places]
     )
@@ -352,20 +381,16 @@ def _squared_lengths(layer: Affine, d: Sequence[Tensor], a: Tensor) -> Tensor:
 def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
     """Return the patch of ``a`` under the kernel at every place, [n, places, in kernel]."""
     assert not isinstance(layer.padding, str)
-    kernel, dilation, padding, stride = (
-        layer.kernel_size,
-        layer.dilation,
-        layer.padding,
-        layer.stride,
-    )
+    kernel = layer.kernel_size
+    dilation = layer.dilation
+    padding = layer.padding
+    stride = layer.stride
     if isinstance(layer, nn.Conv1d):  # as an image of one row
-        a, kernel, dilation, padding, stride = (
-            a[:, :, None],
-            (1, *kernel),
-            (1, *dilation),
-            (0, *padding),
-            (1, *stride),
-        )
+        a = a[:, :, None]
+        kernel = (1, *kernel)
+        dilation = (1, *dilation)
+        padding = (0, *padding)
+        stride = (1, *stride)
     return functional.unfold(a, kernel, dilation, padding, stride).mT
 
 

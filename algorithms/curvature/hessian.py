@@ -52,7 +52,11 @@ TINY = 1e-6
 
 
 def spectrum(
-    network: Network, x: Floats, y: Ints, config: CurvatureConfig, rng: np.random.Generator
+    network: Network,
+    x: Floats,
+    y: Ints,
+    config: CurvatureConfig,
+    rng: np.random.Generator,
 ) -> tuple[float, float, float]:
     """Compute the top eigenvalue and the trace of the Hessian at the network's current weights,
     from inputs [n, ...].
@@ -85,7 +89,9 @@ class LossSurface:
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
-        self.network, self.x, self.y = network, x, y
+        self.network = network
+        self.x = x
+        self.y = y
         self.kind = Chain if chain.is_chain(network.module) else Graph
         # The first batches, as many as fit into memory; a single batch always does.
         self.batches: list[Chain | Graph] = []
@@ -147,8 +153,17 @@ class Graph:
 
     nbytes = ROOM + 1  # unknown, and many times those of a chain
 
-    def __init__(self, network: Network, x: Tensor, y: Tensor, examples: int) -> None:
-        self.network, self.x, self.y, self.examples = network, x, y, examples
+    def __init__(
+        self,
+        network: Network,
+        x: Tensor,
+        y: Tensor,
+        examples: int,
+    ) -> None:
+        self.network = network
+        self.x = x
+        self.y = y
+        self.examples = examples
         self.at = network.params.detach().clone().requires_grad_()
 
     def _logits(self, x: Tensor) -> Tensor:
@@ -189,7 +204,12 @@ class Graph:
         return squares
 
 
-def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
+def power_iteration(
+    times: Product,
+    start: Tensor,
+    steps: int,
+    tolerance: float,
+) -> float:
     """Estimate the top eigenvalue by power iteration from ``start`` [d]: the last Rayleigh
     quotient.
 
@@ -206,7 +226,12 @@ def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float)
     return value
 
 
-def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
+def lanczos(
+    times: Product,
+    start: Tensor,
+    steps: int,
+    tolerance: float,
+) -> float:
     """Estimate the top eigenvalue by the Lanczos method.
 
     The estimate is off by r^2 / gap, where r is the residual of its Ritz vector (Kato-Temple), so
@@ -236,7 +261,11 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
 
 
 def hutchinson(
-    times: Product, like: Tensor, probes: int, tolerance: float, rng: np.random.Generator
+    times: Product,
+    like: Tensor,
+    probes: int,
+    tolerance: float,
+    rng: np.random.Generator,
 ) -> tuple[float, float]:
     """Estimate the trace as the mean of v' H v over vectors v of random signs, and its standard
     error (NaN for one vector).
@@ -244,11 +273,13 @@ def hutchinson(
     It stops after ``probes`` vectors, of the type and device of ``like`` [d], or when the mean's
     relative change is below ``tolerance``.
     """
-    products, mean = list[float](), float("inf")
+    products = list[float]()
+    mean = float("inf")
     while len(products) < probes:
         signs = _tensor(2.0 * rng.integers(0, 2, len(like)) - 1, like)
         products.append(float(signs @ times(signs)))
-        before, mean = mean, sum(products) / len(products)
+        before = mean
+        mean = sum(products) / len(products)
         if abs(mean - before) < tolerance * (abs(mean) + TINY):
             break
     return mean, float(np.std(products, ddof=1) / len(products) ** 0.5) if len(
@@ -264,7 +295,8 @@ def roots(p: Tensor) -> Tensor:
     that maps s to the last axis (Householder's) maps the other axes to vectors that span what is
     orthogonal to s.
     """
-    s, axes = p.sqrt(), torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    s = p.sqrt()
+    axes = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     across = s[:, :-1] / (1 + s[:, -1:])
     return s * (axes[:-1, None] - across.mT[:, :, None] * (s + axes[-1]))
 

@@ -103,7 +103,9 @@ def _rank(values: Doubles) -> Doubles:
 
 
 FEWEST = 3  # two clients always agree or disagree
-CURVATURES, HALVES, RELIABILITY = "rho_spearman", "rho_halves", "rho_reliability"
+CURVATURES = "rho_spearman"
+HALVES = "rho_halves"
+RELIABILITY = "rho_reliability"
 POOLED = "rho_spearman_all"
 
 

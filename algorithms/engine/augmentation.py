@@ -59,7 +59,9 @@ def draw_crops(
 
 
 def crop_flip(
-    images: torch.Tensor, moves: NDArray[np.uint8], padding: NDArray[np.float32]
+    images: torch.Tensor,
+    moves: NDArray[np.uint8],
+    padding: NDArray[np.float32],
 ) -> torch.Tensor:
     """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3], of which (4, 4,
     0) changes nothing.
@@ -73,8 +75,7 @@ def crop_flip(
     margin = torch.as_tensor(padding, device=images.device).view(1, channels, 1, 1)
     padded = margin.expand(n, channels, height + 2 * MARGIN, width + 2 * MARGIN).contiguous()
     padded[..., MARGIN:-MARGIN, MARGIN:-MARGIN] = images
-    windows = padded.unfold(2, height, 1).unfold(
-        3, width, 1
-    )  # [n, channels, 9, 9, height, width], nothing is copied
+    # [n, channels, 9, 9, height, width], nothing is copied
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     cut = windows[torch.arange(n, device=images.device), :, rows, columns]
     return torch.where(mirror.bool().view(n, 1, 1, 1), cut.flip(-1), cut)

@@ -64,7 +64,10 @@ class TrainedBlock:
 
 
 def selection_examples(
-    run: Run, sizes: Sequence[int], stream: Stream, clients: Sequence[int]
+    run: Run,
+    sizes: Sequence[int],
+    stream: Stream,
+    clients: Sequence[int],
 ) -> Sequence[Ints | None]:
     """Draw the examples on which each client compares models: positions in its own examples, or
     None for all of them.
@@ -93,7 +96,9 @@ def train(
 
     ``stream(purpose, client)`` returns the generator of one client and purpose in this round.
     """
-    training, module, clients = run.training.config, run.training.module, assigned.clients
+    training = run.training.config
+    module = run.training.module
+    clients = assigned.clients
     sizes = data.sizes[list(clients)].tolist()
     chosen_with = selection_examples(run, sizes, stream, clients)
     batches = [
@@ -108,11 +113,13 @@ def train(
         name: torch.as_tensor(assigned.statistics[name], dtype=torch.float32, device=network.device)
         for name in set(run.objective.module.NEEDS) & set(assigned.statistics)
     }
-    lr, states = module.learning_rate(training, assigned.round), assigned.optimizer_states
+    lr = module.learning_rate(training, assigned.round)
+    states = assigned.optimizer_states
     if trains_together(run):
         sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
         start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
-        first, examples = data.offsets[list(clients)], data.train
+        first = data.offsets[list(clients)]
+        examples = data.train
         rows = [
             np.where(batch < 0, batch, batch + at) for batch, at in zip(batches, first, strict=True)
         ]
@@ -124,17 +131,16 @@ def train(
     each = []
     for i, client in enumerate(clients):
         network.load(models[assigned.chosen[i]])
-        mine, arrays = data.client(client), {name: values[i] for name, values in statistics.items()}
+        mine = data.client(client)
+        arrays = {name: values[i] for name, values in statistics.items()}
         state = {name: values[i] for name, values in states.items()}
         optimizer = resume_optimizer(training, lr, state, (network.layout.size,), network.device)
         gradient = loop.client_gradient(
             network, run.training, run.objective, mine, arrays, draws[i]
         )
         loss = loop.train(network, mine.x, mine.y, batches[i], optimizer, gradient, draws[i])
-        weights, of_client = (
-            network.weights(),
-            {k: values[None] for k, values in optimizer_state(optimizer).items()},
-        )
+        weights = network.weights()
+        of_client = {k: values[None] for k, values in optimizer_state(optimizer).items()}
         each.append(
             TrainedBlock(weights.params[None], weights.buffers[None], np.array([loss]), of_client)
         )
@@ -191,10 +197,16 @@ def read_by_training(
 
 
 def _draws(
-    run: Run, data: Federation, network: Network, plan: Ints, client: int, stream: Stream
+    run: Run,
+    data: Federation,
+    network: Network,
+    plan: Ints,
+    client: int,
+    stream: Stream,
 ) -> Draws:
     """Draw a client's random numbers of this round, except for its batches, which are ``plan``."""
-    noisy, probing = run.training.module.PRIVATE_STEPS, run.objective.module.ITERATES
+    noisy = run.training.module.PRIVATE_STEPS
+    probing = run.objective.module.ITERATES
     if not (noisy or probing or network.random or run.training.config.augment != "none"):
         return NOTHING
     chance = stream("augmentation", client)
@@ -228,17 +240,22 @@ def train_again(
 
 
 def silence(
-    trained: TrainedBlock, assigned: Assignment, models: Sequence[Weights], silent: Collection[int]
+    trained: TrainedBlock,
+    assigned: Assignment,
+    models: Sequence[Weights],
+    silent: Collection[int],
 ) -> TrainedBlock:
     """Return the trained block in which the ``silent`` clients (ids) have the model that they
     were sent, statistics included.
 
     Their weight in the mean, their loss and their optimizer state stay.
     """
-    params, buffers = trained.params.copy(), trained.buffers.copy()
+    params = trained.params.copy()
+    buffers = trained.buffers.copy()
     for i in np.flatnonzero(np.isin(assigned.clients, list(silent))):
         sent = models[assigned.chosen[i]]
-        params[i], buffers[i] = sent.params, sent.buffers
+        params[i] = sent.params
+        buffers[i] = sent.buffers
     return replace(trained, params=params, buffers=buffers)
 
 
@@ -260,23 +277,32 @@ def protect(
     privacy = run.privacy
     if not privacy.module.PRIVATE_UPDATES:
         return trained
-    params, buffers = trained.params.copy(), trained.buffers.copy()
+    params = trained.params.copy()
+    buffers = trained.buffers.copy()
     adds = np.broadcast_to(noisy, len(assigned.clients))
     for i, client in enumerate(assigned.clients):
         sent = models[assigned.chosen[i]]
         with np.errstate(over="ignore", invalid="ignore"):
             update = trained.params[i] - sent.params
         if not np.isfinite(update).all():
-            update, params[i], buffers[i] = np.zeros_like(update), sent.params, sent.buffers
+            update = np.zeros_like(update)
+            params[i] = sent.params
+            buffers[i] = sent.buffers
         noise = (
             Normals(len(update), stream("update_noise", client)) if adds[i] else Zeros(len(update))
         )
-        if (private := privacy.module.private_update(privacy.config, update, noise)) is not update:
+        private = privacy.module.private_update(privacy.config, update, noise)
+        if private is not update:
             params[i] = sent.params + private
     return replace(trained, params=params, buffers=buffers)
 
 
-def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Generator) -> Weights:
+def pretrain(
+    run: Run,
+    data: Federation,
+    network: Network,
+    rng: np.random.Generator,
+) -> Weights:
     """Return the weights before the first round: the network's, trained on the server's examples
     if aggregation starts warm.
 
@@ -318,18 +344,19 @@ def evaluate(
     """Compute loss and accuracy of every model on the training examples of ``clients``
     (consecutive), in evaluation mode.
     """
-    first, last = data.offsets[clients[0]], data.offsets[clients[-1] + 1]
-    x, y = data.train.x[first:last], data.train.y[first:last]
-    starts, sizes = data.offsets[list(clients)] - first, data.sizes[list(clients)]
+    first = data.offsets[clients[0]]
+    last = data.offsets[clients[-1] + 1]
+    x = data.train.x[first:last]
+    y = data.train.y[first:last]
+    starts = data.offsets[list(clients)] - first
+    sizes = data.sizes[list(clients)]
     losses, accuracies, selection = np.empty((3, len(clients), len(models)))
     chosen = selection_examples(run, sizes.tolist(), stream, clients)
     for j, weights in enumerate(models):
         network.load(weights)
         logits = network.logits(x)
-        example_losses, hits = (
-            cross_entropies(logits, y),
-            (logits.argmax(1) == y).astype(np.float64),
-        )
+        example_losses = cross_entropies(logits, y)
+        hits = (logits.argmax(1) == y).astype(np.float64)
         losses[:, j] = np.add.reduceat(example_losses, starts) / sizes
         accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
         selection[:, j] = [
@@ -358,7 +385,8 @@ def sum_updates(
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
-    (norms, scales), buffers = server.clip(run, updates), trained.buffers.copy()
+    norms, scales = server.clip(run, updates)
+    buffers = trained.buffers.copy()
     for i in np.flatnonzero(scales == 0):
         buffers[i] = models[assignment[i]].buffers
     weights = server.weigh(run, examples)
@@ -366,9 +394,8 @@ def sum_updates(
     parts = {}
     for j in np.unique(assignment):
         mine: Any = np.flatnonzero(assignment == j)
-        mine = (
-            slice(None) if len(mine) == len(assignment) else mine
-        )  # a slice of all clients is a view, not a copy
+        # a slice of all clients is a view, not a copy
+        mine = slice(None) if len(mine) == len(assignment) else mine
         parts[int(j)] = PartialSum(
             clients=np.asarray(clients)[mine],
             weights=weights[mine],

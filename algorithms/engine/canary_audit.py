@@ -56,8 +56,13 @@ EXPLICIT = (
 # parameter many times. They give the rounds of `benchmarks/README.md`: 0.021 s for digits, 1 s for
 # MNIST.
 COST = 0.05
-FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 2.5e-7
-ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
+FORK = 1e-4
+PARAMETER = 1.2e-7
+LONELY = 2.5e-7
+ROUND = 5e-3
+CLIENT = 2e-5
+DENSE = 2e-10
+CONVOLUTION = 2e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +107,11 @@ def begin(run: Run, plan: CanaryPlan, d: int) -> State:
     """Return the scores before the first round, by name: empty if the model has too few
     parameters.
     """
-    if not (canaries := _number(d)):
+    canaries = _number(d)
+    if not canaries:
         return {}
-    models, rows = run.clustering.config.clusters, min(canaries + UNSEEN, number_of_directions(d))
+    models = run.clustering.config.clusters
+    rows = min(canaries + UNSEEN, number_of_directions(d))
     return {
         "scores": np.zeros((models, rows)),
         "squares": np.zeros(models),
@@ -132,7 +139,9 @@ def observe(
     updates, and all of these are zero. ``noise`` is for the fork alone; ``rng`` draws which
     canaries take part, as clients are drawn.
     """
-    received, m, turn = now.received, len(panel.inside), (-1.0) ** int(scores["audited"][j])
+    received = now.received
+    m = len(panel.inside)
+    turn = (-1.0) ** int(scores["audited"][j])
     sent = received.norms[np.isfinite(received.norms) & (received.norms > 0)]
     norm = plan.norm if plan.norm is not None else float(np.median(sent)) if len(sent) else 0.0
     if not norm > 0:  # nobody sent anything that a canary could be like
@@ -144,9 +153,8 @@ def observe(
     largest = int((of_clients if len(of_clients) else now.sizes).max())
     divisor = float(server.weigh(run, of_clients if len(of_clients) else np.array([largest])).sum())
     total, moved = sum_of_canaries(run, replace(plan, norm=norm), panel, sends, largest)
-    joined = replace(
-        received, mean=received.mean + total / divisor
-    )  # an absent client counts as zero, so weights stay
+    # an absent client counts as zero, so weights stay
+    joined = replace(received, mean=received.mean + total / divisor)
     if not len(of_clients):  # a round to which only canaries came
         unit = np.ones(1)
         joined = replace(
@@ -155,9 +163,8 @@ def observe(
     rho = server.step(run, now.state, now.model, joined, noise).model.params - now.model.params
     products = panel.directions.products(rho)
     scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
-    if not run.privacy.module.covers_empty_rounds(
-        run.privacy.config
-    ):  # else every round has the same divisor
+    # else every round has the same divisor
+    if not run.privacy.module.covers_empty_rounds(run.privacy.config):
         moved *= 1.0 / divisor
     after = {name: array.copy() for name, array in scores.items()}
     after["scores"][j] += turn * moved * products[: scores["scores"].shape[1]] / scale**2
@@ -212,7 +219,12 @@ def sum_of_canaries(
     return total, moved
 
 
-def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
+def audit_every(
+    plan: CanaryPlan,
+    run: Run,
+    d: int,
+    sizes: Ints,
+) -> int:
     """Return every how many rounds the release is audited: as planned, or so that it takes at
     most 5 % of the rounds' time.
 

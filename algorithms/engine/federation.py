@@ -86,7 +86,12 @@ def train_one_each(
     )
 
 
-def initial_model(run: Run, data: Federation, network: Network, stream: Stream) -> Weights:
+def initial_model(
+    run: Run,
+    data: Federation,
+    network: Network,
+    stream: Stream,
+) -> Weights:
     """Return the model that a federation begins with, pre-trained if the aggregation asks for
     it; see `train_one_each`.
     """
@@ -94,7 +99,12 @@ def initial_model(run: Run, data: Federation, network: Network, stream: Stream) 
     return work.pretrain(run, data, network, stream("pretraining"))
 
 
-def cohorts(run: Run, clients: int, rounds: int, stream: Stream) -> Ints:
+def cohorts(
+    run: Run,
+    clients: int,
+    rounds: int,
+    stream: Stream,
+) -> Ints:
     """Sample who trains the only model in which round, 0, and who does not, `ABSENT`: [rounds,
     clients].
     """
@@ -135,10 +145,8 @@ def train_models(
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
-    state, each = (
-        begin(run, list(models) * len(data), sum(part.clients for part in data)),
-        len(models),
-    )
+    state = begin(run, list(models) * len(data), sum(part.clients for part in data))
+    each = len(models)
 
     def divided() -> list[list[Weights]]:
         return [state.models[each * r : each * (r + 1)] for r in range(len(data))]
@@ -163,8 +171,11 @@ def _train(
     """
     # Nothing of a federation depends on how well its curvatures are measured.
     run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
-    whole, each, models = _join(data), data[0].clients, len(state.models) // len(data)
-    offsets, width = each * np.arange(len(data))[:, None], run.training.config.block_size
+    whole = _join(data)
+    each = data[0].clients
+    models = len(state.models) // len(data)
+    offsets = each * np.arange(len(data))[:, None]
+    width = run.training.config.block_size
     size = network.layout.size
     # A block of clients that are trained at once: the same block of all federations.
     blocks = [

@@ -51,7 +51,8 @@ def begin(run: Run, d: int, clients: int) -> State:
     """Return what is known of ``clients`` before the first round, by name; a model has ``d``
     parameters.
     """
-    models, lone = run.clustering.config.clusters, min(LONE, number_of_directions(d))
+    models = run.clustering.config.clusters
+    lone = min(LONE, number_of_directions(d))
     counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
     of_clients = {name: np.zeros((models, clients), np.int64) for name in ("set", "there")}
     squares = {"direction": np.zeros((models, lone)), "scale": np.zeros((models, lone))}
@@ -73,13 +74,17 @@ def observe(
     Nothing that is given is changed. The canaries take the first of the ``directions``; ``noise``
     is for the fork alone.
     """
-    aggregation, privacy, received, norm = run.aggregation, run.privacy, now.received, plan.norm
+    aggregation = run.aggregation
+    privacy = run.privacy
+    received = now.received
+    norm = plan.norm
     assert norm is not None  # only canaries among many may take that of the round
     params, _, _ = aggregation.module.apply(
         aggregation.config, now.state, now.model.params, received
     )
     released, measured = privacy.module.release(privacy.config, params, received, noise)
-    level, rows = measured["noise_std"], range(scores["direction"].shape[1])
+    level = measured["noise_std"]
+    rows = range(scores["direction"].shape[1])
     # Without noise, nothing but the clients' own updates hides a direction.
     added = (released - params if level else params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
@@ -88,9 +93,8 @@ def observe(
     )
     ratio = beside / level if level else np.ones(len(rows))  # [canaries]
     weights = server.weigh(run, now.sizes[received.clients])
-    length = norm * float(
-        weights.max() / weights.sum()
-    )  # how far the largest client moves a mean, in any direction
+    # how far the largest client moves a mean, in any direction
+    length = norm * float(weights.max() / weights.sum())
     moved: Doubles | float = length
     if aggregation.module.SENSITIVITY != "mean":
         moved = np.array(
@@ -108,7 +112,12 @@ def observe(
     return after
 
 
-def _move(run: Run, now: Round, params: Floats, more: Doubles) -> float:
+def _move(
+    run: Run,
+    now: Round,
+    params: Floats,
+    more: Doubles,
+) -> float:
     """Return how far the aggregated ``params`` [d] move if the mean has ``more`` [d] in it."""
     joined = replace(now.received, mean=now.received.mean + more)
     moved, _, _ = run.aggregation.module.apply(

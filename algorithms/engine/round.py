@@ -135,7 +135,11 @@ class Clients:
     layout: Layout
 
 
-def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
+def begin(
+    run: Run,
+    models: list[Weights],
+    clients: int,
+) -> RoundState:
     """Return the state before the first round of a federation with these ``models`` and number
     of ``clients``.
     """
@@ -194,7 +198,8 @@ def assign(
     present[cohort] = True
     assigned = []
     for block in map(np.asarray, blocks):
-        if len(clients := block[present[block]]):
+        clients = block[present[block]]
+        if len(clients):
             statistics = {name: values[clients] for name, values in state.statistics.items()}
             optimizers = {name: values[clients] for name, values in state.optimizer_states.items()}
             chosen = state.assignment[clients]
@@ -222,16 +227,17 @@ def train_block(
     """
     from algorithms.engine import block
 
-    clients, statistics, halves = assigned.clients, dict[str, Doubles](), None
+    clients = assigned.clients
+    statistics = dict[str, Doubles]()
+    halves = None
     of_round, fixed = streams
     trained = (sending.train or block.train)(run, data, network, models, assigned, of_round)
     if run.measures_curvature:
         measured = run, data, network, clients, trained, fixed
         names = "lambda_max", "hessian_trace", "hessian_trace_error"
         statistics |= zip(names, block.measure_curvatures(*measured)[:, 0].T, strict=True)
-        if server.reliability_due(
-            run, assigned.round
-        ):  # nothing depends on the halves but how well rho is known
+        # nothing depends on the halves but how well rho is known
+        if server.reliability_due(run, assigned.round):
             halves = block.measure_curvatures(*measured, parts=2)[..., :2]
     sent = block.silence(trained, assigned, models, sending.silent) if sending.silent else trained
     noisy = np.broadcast_to(sending.noisy, data.clients)[list(clients)]
@@ -261,9 +267,8 @@ def record(
         for group in "statistics", "optimizer_states":
             each = [getattr(result, group) for result in results]
             joined = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-            server.keep(
-                getattr(state, group), clients, cohort, joined
-            )  # once, because it copies what all clients keep
+            # once, because it copies what all clients keep
+            server.keep(getattr(state, group), clients, cohort, joined)
         state.statistics |= server.rank_clients(
             run, state.statistics, cohort, state.assignment, visiting
         )
@@ -276,7 +281,8 @@ def gather(
     component must hide that.
     """
     for j, model in enumerate(state.models):
-        if parts := [result.parts[j] for result in results if j in result.parts]:
+        parts = [result.parts[j] for result in results if j in result.parts]
+        if parts:
             yield j, messages.gather(parts, layout, state.statistics)
         elif run.privacy.module.covers_empty_rounds(run.privacy.config):
             yield j, messages.empty_updates(model.buffers, layout)
@@ -292,12 +298,14 @@ def step(
     """Update every model for which something was received, and record the weights that its
     clients had.
     """
-    steps, weights = dict[int, server.Step](), np.zeros(len(state.assignment))
+    steps = dict[int, server.Step]()
+    weights = np.zeros(len(state.assignment))
     for j, received in gathered:
         if fork is not None:
             fork(j, received)
         steps[j] = after = server.step(run, state.servers[j], state.models[j], received, noise[j])
-        state.models[j], state.servers[j] = after.model, after.state
+        state.models[j] = after.model
+        state.servers[j] = after.state
         weights[received.clients] = after.weights
     state.statistics["weight"] = weights
     return steps
@@ -311,7 +319,8 @@ def compare_curvatures(
     """
     if not (results and run.measures_curvature):
         return {}
-    halves, compared = dict[str, NDArray[Any]](), dict[int, Metrics]()
+    halves = dict[str, NDArray[Any]]()
+    compared = dict[int, Metrics]()
     for result in results:
         if result.halves is not None:
             server.keep(halves, len(state.assignment), result.clients, {"halves": result.halves})

@@ -21,7 +21,11 @@ from algorithms.interfaces import Run
 STEPS = 16  # of float32 at the largest parameter, by which rounding may move a model
 
 
-def received_updates(updates: np.ndarray, weights: np.ndarray, scales: np.ndarray) -> ClientUpdates:
+def received_updates(
+    updates: np.ndarray,
+    weights: np.ndarray,
+    scales: np.ndarray,
+) -> ClientUpdates:
     """Return what three clients sent, ``updates`` [3, 6] that ``scales`` [3] clip; ``weights``
     [3] add up to one.
     """
@@ -46,25 +50,24 @@ def unlike_a_mean(run: Run) -> str:
     In each of three rounds, another of three clients sends its update, then the opposite in its
     place, and then zero.
     """
-    rng, weights = np.random.default_rng(0), server.weigh(run, np.array([10, 20, 30]))
+    rng = np.random.default_rng(0)
+    weights = server.weigh(run, np.array([10, 20, 30]))
     if run.aggregation.module.equal_weights(run.aggregation.config) and np.ptp(weights) > 0:
         return f"equal_weights is True and weigh gives {weights}"
     weights = weights / weights.sum()
     model = Weights(rng.normal(size=6).astype(np.float32), np.zeros(0, np.float32))
     state = server.begin(run, model)
     for client in range(3):
-        updates, steps = (
-            rng.normal(scale=10.0 ** (client - 1), size=(3, 6)).astype(np.float32),
-            list[server.Step](),
-        )
+        updates = rng.normal(scale=10.0 ** (client - 1), size=(3, 6)).astype(np.float32)
+        steps = list[server.Step]()
         for factor in (1, -1, 0):
             sent = updates.copy()
             sent[client] *= factor
-            received = received_updates(
-                sent, weights, np.full(3, 0.5)
-            )  # clipped to half their lengths
+            # clipped to half their lengths
+            received = received_updates(sent, weights, np.full(3, 0.5))
             steps.append(server.step(run, state, model, received, server.no_noise(run, 6)))
-            first, last = steps[0], steps[-1]
+            first = steps[0]
+            last = steps[-1]
             moved = last.model.params.astype(np.float64) - first.model.params
             due = weights[client] * 0.5 * (factor - 1) * updates[client].astype(np.float64)
             rounding = STEPS * np.spacing(np.abs([first.model.params, last.model.params]).max())
@@ -73,15 +76,17 @@ def unlike_a_mean(run: Run) -> str:
                     f"{np.linalg.norm(due):.3g} moves the model by {np.linalg.norm(moved):.3g}"
                 )
                 return f"a client that moves the mean update by {lengths}; both must move alike"
-            if differing := [
+            differing = [
                 key
                 for key in first.state
                 if first.state[key].tobytes() != last.state[key].tobytes()
-            ]:
+            ]
+            if differing:
                 return (
                     f"the server's state {differing[0]} depends on updates and not only on the "
                     "models that were sent"
                 )
         released = steps[0].model.params + rng.normal(size=6).astype(np.float32)
-        state, model = steps[0].state, Weights(released, model.buffers)
+        state = steps[0].state
+        model = Weights(released, model.buffers)
     return ""

@@ -39,7 +39,11 @@ def begin(run: Run, model: Weights) -> State:
     return run.aggregation.module.begin(run.aggregation.config, model.params)
 
 
-def draw_noise(run: Run, size: int, rng: np.random.Generator) -> Normals | None:
+def draw_noise(
+    run: Run,
+    size: int,
+    rng: np.random.Generator,
+) -> Normals | None:
     """Start to draw the noise for a model of ``size`` parameters, while clients train; None if
     there is to be none.
     """
@@ -54,7 +58,11 @@ def no_noise(run: Run, size: int) -> Normals | None:
 
 
 def step(
-    run: Run, state: State, model: Weights, received: ClientUpdates, noise: Normals | None
+    run: Run,
+    state: State,
+    model: Weights,
+    received: ClientUpdates,
+    noise: Normals | None,
 ) -> Step:
     """Compute a cluster's next model: weigh the clients, aggregate, and apply the privacy slot
     with ``noise``.
@@ -64,7 +72,8 @@ def step(
     """
     aggregation, privacy = run.aggregation, run.privacy
     metrics: Metrics = {}
-    if (chosen := aggregation.module.reweigh(aggregation.config, received)) is not None:
+    chosen = aggregation.module.reweigh(aggregation.config, received)
+    if chosen is not None:
         weights, metrics = chosen
         received = reweight(received, weights)
     params, state, more = aggregation.module.apply(
@@ -91,12 +100,18 @@ def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
     """
     norms = lengths(updates)
     scales = run.privacy.module.bound(run.privacy.config, norms)
-    if (dropped := np.flatnonzero(scales == 0)).size:
+    dropped = np.flatnonzero(scales == 0)
+    if dropped.size:
         updates[dropped] = 0
     return norms, scales
 
 
-def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator) -> Ints:
+def sample_cohort(
+    how: str,
+    rate: float,
+    clients: int,
+    rng: np.random.Generator,
+) -> Ints:
     """Sample the clients that take part in a round; return their ids [cohort], ascending.
 
     ``all``; ``fixed``: a share ``rate`` of the clients (rounded, at least one), drawn without
@@ -118,7 +133,10 @@ def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
 
 
 def keep(
-    where: dict[str, NDArray[Any]], clients: int, members: Ints, values: Mapping[str, Any]
+    where: dict[str, NDArray[Any]],
+    clients: int,
+    members: Ints,
+    values: Mapping[str, Any],
 ) -> None:
     """Write ``values`` [c, ...] of the clients ``members`` [c] into the arrays ``where``
     [clients, ...], all by name.

@@ -21,7 +21,11 @@ def are_probabilities(outputs: Floats) -> bool:
     return bool((outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1, rtol=0, atol=1e-5))
 
 
-def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[float, float]:
+def macro_f1_precision(
+    predicted: Ints,
+    labels: Ints,
+    classes: int,
+) -> tuple[float, float]:
     """Compute the unweighted means over classes of F1 and of precision.
 
     A class that is never predicted has precision 0; one that neither occurs nor is predicted is
@@ -36,11 +40,9 @@ def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[flo
     confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(
         classes, classes
     )
-    predictions, occurrences, hits = (
-        confusion.sum(axis=0),
-        confusion.sum(axis=1),
-        confusion.diagonal(),
-    )
+    predictions = confusion.sum(axis=0)
+    occurrences = confusion.sum(axis=1)
+    hits = confusion.diagonal()
     present = predictions + occurrences > 0
     f1 = 2 * hits[present] / (predictions + occurrences)[present]
     precision = hits[present] / np.maximum(predictions[present], 1)
@@ -53,7 +55,11 @@ def cross_entropies(logits: Floats, y: Ints) -> Doubles:
     return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]
 
 
-def validation(outputs: Floats, data: Federation, assignment: Ints) -> dict[str, float]:
+def validation(
+    outputs: Floats,
+    data: Federation,
+    assignment: Ints,
+) -> dict[str, float]:
     """Return accuracy and mean loss (nats) on validation examples, each under the model that its
     owner uses.
 

@@ -31,7 +31,10 @@ def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
 
 
 def name_models(
-    assignment: Ints, groups: Ints, clusters: int, previous: Sequence[str] = ()
+    assignment: Ints,
+    groups: Ints,
+    clusters: int,
+    previous: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Name every model after a group, such that as many clients as possible use the model of
     their own group.
@@ -82,7 +85,12 @@ def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
     return float(risks[models.index(MINORITY)] - risks[models.index(MAJORITY)])
 
 
-def _count_clients(assignment: Ints, groups: Ints, clusters: int, kinds: int | None = None) -> Ints:
+def _count_clients(
+    assignment: Ints,
+    groups: Ints,
+    clusters: int,
+    kinds: int | None = None,
+) -> Ints:
     """Count the clients [clusters, groups] of each true group in each cluster."""
     kinds = int(groups.max()) + 1 if kinds is None else kinds
     return np.bincount(assignment * kinds + groups, minlength=clusters * kinds).reshape(

@@ -12,7 +12,12 @@ from algorithms.core.messages import Bools, Doubles, Ints
 Counts = Ints | Doubles
 
 
-def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> dict[str, float]:
+def fairness(
+    predicted: Ints,
+    labels: Ints,
+    privileged: Bools,
+    classes: int,
+) -> dict[str, float]:
     """Compute demographic parity, equal opportunity and equalized odds over many classes,
     between two groups of examples.
 
@@ -93,28 +98,28 @@ def _gaps(
     ``ours`` [..., cells] and ``everyone`` [cells] count examples of each label and prediction;
     ``cells`` is label times ``classes`` plus prediction.
     """
-    group, other = _rates(ours, cells, classes), _rates(everyone - ours, cells, classes)
+    group = _rates(ours, cells, classes)
+    other = _rates(everyone - ours, cells, classes)
     share, true, false = (a - b for a, b in zip(group, other, strict=True))
     return share, true, false
 
 
-def _rates(counts: Counts, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
+def _rates(
+    counts: Counts,
+    cells: Ints,
+    classes: int,
+) -> tuple[Doubles, Doubles, Doubles]:
     """Compute each class's share of predictions and true and false positive rates [...,
     classes], NaN where undefined.
     """
-    each = np.eye(
-        classes
-    )  # as doubles, which are exact here and which numpy multiplies much faster than integers
-    numbers, of_label, of_guess = (
-        counts.astype(np.float64),
-        each[cells // classes],
-        each[cells % classes],
-    )
-    predictions, positives, hits = (
-        numbers @ of_guess,
-        numbers @ of_label,
-        numbers @ (of_guess * of_label),
-    )
+    # as doubles, which are exact here and which numpy multiplies much faster than integers
+    each = np.eye(classes)
+    numbers = counts.astype(np.float64)
+    of_label = each[cells // classes]
+    of_guess = each[cells % classes]
+    predictions = numbers @ of_guess
+    positives = numbers @ of_label
+    hits = numbers @ (of_guess * of_label)
     examples = numbers.sum(axis=-1, keepdims=True)
     return (
         _ratio(predictions, examples),

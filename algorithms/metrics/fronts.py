@@ -17,11 +17,16 @@ import numpy as np
 from algorithms.core.messages import Bools, Doubles
 
 
-def draw_means(points: Doubles, draws: int, rng: np.random.Generator) -> Doubles:
+def draw_means(
+    points: Doubles,
+    draws: int,
+    rng: np.random.Generator,
+) -> Doubles:
     """Draw the means of ``points`` [n, settings, objectives] together, as the module says:
     [draws, settings, objectives].
     """
-    n, mean = len(points), points.mean(axis=0)
+    n = len(points)
+    mean = points.mean(axis=0)
     scale = np.sqrt((n - 1) / rng.chisquare(n - 1, draws) / (n * (n - 1)))
     normals = rng.standard_normal((draws, n))
     return np.asarray(mean + np.einsum("d,dn,nso->dso", scale, normals, points - mean))
@@ -53,6 +58,7 @@ def hypervolume(points: Doubles) -> Doubles:
     """
     order = np.argsort(-points[..., 0], axis=-1)
     best_first = np.take_along_axis(points, order[..., None], axis=-2).clip(0)
-    x, y = best_first[..., 0], best_first[..., 1]
+    x = best_first[..., 0]
+    y = best_first[..., 1]
     height = np.maximum.accumulate(y, axis=-1)
     return np.asarray((x * np.diff(height, axis=-1, prepend=0)).sum(axis=-1))

@@ -69,7 +69,12 @@ def of(path: str, args: str) -> tuple[dict[str, Any], str]:
     return constants | {"RAW": raw_parameters(module), "VMAP": not no_vmap}, no_vmap
 
 
-def made(path: str, args: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> Any:
+def made(
+    path: str,
+    args: Mapping[str, Any],
+    shape: tuple[int, ...],
+    classes: int,
+) -> Any:
     """Call what ``path`` names; a module then returns logits if it has them in another form
     (`algorithms.core.outputs`).
     """
@@ -116,9 +121,8 @@ def _built(path: str, args: dict[str, Any]) -> nn.Module:
 
 def _accepted(module: nn.Module) -> torch.Tensor | None:
     """Return two examples that the module accepts; None if no usual shape fits."""
-    device = next(
-        (array.device for array in module.parameters()), torch.device("cpu")
-    )  # meta, if it has no numbers
+    # meta, if it has no numbers
+    device = next((array.device for array in module.parameters()), torch.device("cpu"))
     first = [(part.in_features,) for part in module.modules() if isinstance(part, nn.Linear)][:1]
     for shape in (*first, *SHAPES):
         x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(device)

@@ -29,7 +29,13 @@ class Conv(nn.Conv2d):
 
     init = "kaiming_fan_out"
 
-    def __init__(self, inside: int, outside: int, kernel: int, stride: int = 1) -> None:
+    def __init__(
+        self,
+        inside: int,
+        outside: int,
+        kernel: int,
+        stride: int = 1,
+    ) -> None:
         super().__init__(inside, outside, kernel, stride, padding=kernel // 2, bias=False)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
@@ -71,12 +77,16 @@ class Bottleneck(nn.Module):
     def __init__(self, inside: int, planes: int, stride: int) -> None:
         super().__init__()
         outside = self.expansion * planes
-        self.conv1, self.bn1 = Conv(inside, planes, 1), Norm(planes)
-        self.conv2, self.bn2 = Conv(planes, planes, 3, stride), Norm(planes)
-        self.conv3, self.bn3 = Conv(planes, outside, 1), Norm(outside)
+        self.conv1 = Conv(inside, planes, 1)
+        self.bn1 = Norm(planes)
+        self.conv2 = Conv(planes, planes, 3, stride)
+        self.bn2 = Norm(planes)
+        self.conv3 = Conv(planes, outside, 1)
+        self.bn3 = Norm(outside)
         self.projects = stride != 1 or inside != outside
         if self.projects:
-            self.conv0, self.bn0 = Conv(inside, outside, 1, stride), Norm(outside)
+            self.conv0 = Conv(inside, outside, 1, stride)
+            self.bn0 = Norm(outside)
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
@@ -96,8 +106,10 @@ class Basic(nn.Module):
 
     def __init__(self, inside: int, planes: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = Conv(inside, planes, 3, stride), Norm(planes)
-        self.conv2, self.bn2 = Conv(planes, planes, 3), Norm(planes)
+        self.conv1 = Conv(inside, planes, 3, stride)
+        self.bn1 = Norm(planes)
+        self.conv2 = Conv(planes, planes, 3)
+        self.bn2 = Norm(planes)
         self.stride = stride
         self.relu = nn.ReLU(inplace=True)
 
@@ -145,11 +157,17 @@ class ResNet(nn.Module):
     """
 
     def __init__(
-        self, block: type[Bottleneck] | type[Basic], blocks: int, channels: int, classes: int
+        self,
+        block: type[Bottleneck] | type[Basic],
+        blocks: int,
+        channels: int,
+        classes: int,
     ) -> None:
         super().__init__()
         wide = block.expansion
-        self.conv, self.bn, self.relu = Conv(channels, 16, 3), Norm(16), nn.ReLU(inplace=True)
+        self.conv = Conv(channels, 16, 3)
+        self.bn = Norm(16)
+        self.relu = nn.ReLU(inplace=True)
         self.stage1 = Stage(block, blocks, 16, 16, 1)
         self.stage2 = Stage(block, blocks, wide * 16, 32, 2)
         self.stage3 = Stage(block, blocks, wide * 32, 64, 2)

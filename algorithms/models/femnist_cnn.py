@@ -33,7 +33,11 @@ shape_problem = at_least(
 )
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width].
 
     It has 1 206 590 parameters for 1x28x28 and 62 classes (1 632 574 with padding).

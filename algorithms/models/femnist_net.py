@@ -28,7 +28,11 @@ class Config(SlotConfig):
 shape_problem = at_least(4, "femnist_net")
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width]; 858 590 parameters for 1x28x28 and
     62 classes.
     """

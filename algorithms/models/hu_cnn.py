@@ -24,7 +24,11 @@ class Config(SlotConfig):
 shape_problem = at_least(16, "hu_cnn")
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width]; 940 362 parameters for 3x32x32 and
     10 classes.
     """

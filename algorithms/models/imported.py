@@ -62,7 +62,11 @@ def problems(config: Config, run: Run) -> Problems:
     return []
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Call the callable; `algorithms.core.own_values` refuses what is no module."""
     from algorithms.models import _facts
 

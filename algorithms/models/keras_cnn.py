@@ -47,7 +47,11 @@ shape_problem = at_least(
 )
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width].
 
     It has 6 517 476 parameters for 1x128x128 and 4 classes (8 483 556 with padding ``same``).
@@ -67,9 +71,8 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
         ]
         channels = out
     lost = 0 if config.padding == "same" else 2
-    high, wide = (
-        ((side - lost) // 2 - lost) // 2 - lost for side in (height, width)
-    )  # 28 for 128 (32 with padding)
+    # 28 for 128 (32 with padding)
+    high, wide = (((side - lost) // 2 - lost) // 2 - lost for side in (height, width))
     features = channels * high * wide
     layers += [nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), Dropout(config.dropout)]
     layers += [nn.Linear(64, 32), nn.ReLU(), Dropout(config.dropout), nn.Linear(32, classes)]

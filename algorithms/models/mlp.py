@@ -27,13 +27,21 @@ class Config(SlotConfig):
     )
 
 
-def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int:
+def parameters(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> int:
     """Return the number of weights and biases."""
     widths = (math.prod(shape), *config.hidden, classes)
     return sum((width + 1) * following for width, following in pairwise(widths))
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for examples of ``shape``; with one hidden layer of 64 on 8x8 digits it
     has 4 810 parameters.
     """

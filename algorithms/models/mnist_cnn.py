@@ -24,7 +24,11 @@ class Config(SlotConfig):
 shape_problem = at_least(4, "mnist_cnn")
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width]; 50 186 parameters for 1x28x28 and
     10 classes.
 

@@ -42,7 +42,11 @@ class Config(SlotConfig):
 shape_problem = at_least(5, "resnet56")
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width].
 
     It has 591 322 parameters for 3 channels and 10 classes (basic: 853 018).

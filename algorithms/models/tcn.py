@@ -51,16 +51,22 @@ def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
     )
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for examples [channels, length]; 25 670 parameters for 9x128 and 6
     classes (26 438 causal).
     """
     from torch import nn
 
-    channels, length = shape[0], math.prod(shape[1:])
+    channels = shape[0]
+    length = math.prod(shape[1:])
     layers: list[nn.Module] = [nn.Flatten(2), nn.Unflatten(2, (1, length))]
     for _ in range(2):
         layers += [nn.ZeroPad2d((KERNEL - 1, 0, 0, 0))] if config.causal else []
         layers += [nn.Conv2d(channels, CHANNELS, (1, KERNEL)), nn.MaxPool2d((1, 2)), nn.ReLU()]
-        channels, length = CHANNELS, (length if config.causal else length - KERNEL + 1) // 2
+        channels = CHANNELS
+        length = (length if config.causal else length - KERNEL + 1) // 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS * length, classes))

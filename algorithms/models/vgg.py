@@ -39,7 +39,11 @@ class Config(SlotConfig):
 shape_problem = at_least(32, "vgg")
 
 
-def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(
+    config: Config,
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build the network for images [channels, height, width]; 9 756 426 parameters at depth 11,
     32x32 and 10 classes.
     """

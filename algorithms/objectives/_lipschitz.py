@@ -61,10 +61,8 @@ def directions(arrays: Arrays, generator: torch.Generator) -> Arrays:
     vectors = {}
     for name, weight in matrices(arrays).items():
         start = _draw((weight.shape[1],), generator, weight)
-        vectors[f"u.{name}"], vectors[f"v.{name}"] = (
-            weight.new_zeros(len(weight)),
-            start / vector_norm(start),
-        )
+        vectors[f"u.{name}"] = weight.new_zeros(len(weight))
+        vectors[f"v.{name}"] = start / vector_norm(start)
     for _ in range(FIRST_STEPS):
         vectors = advance(arrays, vectors)
     return vectors
@@ -78,16 +76,27 @@ def advance(arrays: Arrays, directions: Arrays) -> Arrays:
     for name, weight in matrices(arrays).items():
         weight = weight.detach()
         u = _unit((weight * directions[f"v.{name}"]).sum(dim=1))
-        vectors[f"u.{name}"], vectors[f"v.{name}"] = u, _unit((weight * u[:, None]).sum(dim=0))
+        vectors[f"u.{name}"] = u
+        vectors[f"v.{name}"] = _unit((weight * u[:, None]).sum(dim=0))
     return vectors
 
 
-def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
+def starts(
+    shape: tuple[int, ...],
+    like: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
     """Draw directions [16, *shape] of length one in the space of examples."""
     return _unit(_draw((EXAMPLES, *shape), generator, like), dims=len(shape))
 
 
-def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start: Tensor) -> Tensor:
+def jacobian(
+    forward: Forward,
+    arrays: Arrays,
+    x: Tensor,
+    present: Tensor,
+    start: Tensor,
+) -> Tensor:
     """Compute the log of the mean largest singular value of d logits / d x over the first 16
     examples of a batch.
 
@@ -95,8 +104,10 @@ def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start
     *shape]; then sigma =
     || J v || is differentiated. ``present`` [batch] is False for padding.
     """
-    x, present = x[:EXAMPLES].detach(), present[:EXAMPLES]
-    dims, v = x.dim() - 1, start[: len(x)]
+    x = x[:EXAMPLES].detach()
+    present = present[:EXAMPLES]
+    dims = x.dim() - 1
+    v = start[: len(x)]
 
     def logits(examples: Tensor) -> Tensor:
         return forward(arrays, examples)
@@ -122,5 +133,9 @@ def _unit(vectors: Tensor, dims: int = 1) -> Tensor:
     return vectors / vector_norm(vectors, dim=tuple(range(-dims, 0)), keepdim=True).clamp(min=TINY)
 
 
-def _draw(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+def _draw(
+    shape: tuple[int, ...],
+    generator: torch.Generator,
+    like: Tensor,
+) -> Tensor:
     return torch.randn(shape, generator=generator, device=generator.device).to(like.device)

@@ -73,7 +73,12 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def loss(
-    config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs
+    config: Config,
+    forward: Forward,
+    arrays: Arrays,
+    x: Tensor,
+    y: Tensor,
+    client: ClientInputs,
 ) -> Tensor:
     """Compute FedAlign's loss in nats over the examples whose label is not -100.
 
@@ -102,9 +107,8 @@ def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
     import torch
     from torch.nn.functional import adaptive_avg_pool2d
 
-    with torch.autocast(
-        before.device.type, enabled=False
-    ):  # bf16 has too few bits for power iteration
+    # bf16 has too few bits for power iteration
+    with torch.autocast(before.device.type, enabled=False):
         wide = torch.promote_types(after.dtype, torch.float32)
         height, width = after.shape[2:]
         pooled = adaptive_avg_pool2d(before.to(wide), (height, width))

@@ -52,7 +52,12 @@ class Config(SlotConfig):
 
 
 def loss(
-    config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs
+    config: Config,
+    forward: Forward,
+    arrays: Arrays,
+    x: Tensor,
+    y: Tensor,
+    client: ClientInputs,
 ) -> Tensor:
     """Compute the mean cross-entropy in nats over the examples whose label is not -100, plus the
     proximal term if active.

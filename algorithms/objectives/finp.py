@@ -95,7 +95,12 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def loss(
-    config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs
+    config: Config,
+    forward: Forward,
+    arrays: Arrays,
+    x: Tensor,
+    y: Tensor,
+    client: ClientInputs,
 ) -> Tensor:
     """Compute the penalized mean cross-entropy in nats over the examples whose label is not -100.
 
@@ -138,7 +143,13 @@ def carry(
     return {"start": _lipschitz.starts(tuple(shape), next(iter(arrays.values())), generator)}
 
 
-def advance(config: Config, forward: Forward, arrays: Arrays, carry: Arrays, x: Tensor) -> Arrays:
+def advance(
+    config: Config,
+    forward: Forward,
+    arrays: Arrays,
+    carry: Arrays,
+    x: Tensor,
+) -> Arrays:
     """Take one step of power iteration on the weights; directions for examples stay, as every
     batch has other examples.
     """

@@ -185,9 +185,8 @@ def noise_metrics(config: Any, received: ClientUpdates, sd: float) -> Metrics:
     NaN if that is 0.
     """
     finite = np.isfinite(received.norms)
-    norms = (
-        received.norms[finite] if finite.any() else np.zeros(1)
-    )  # a Poisson round may have no clients
+    # a Poisson round may have no clients
+    norms = received.norms[finite] if finite.any() else np.zeros(1)
     moved = float(np.linalg.norm(received.mean))
     return {
         "noise_std": sd,

@@ -54,7 +54,9 @@ from algorithms.privacy._server_noise import ServerNoiseConfig
 from datasets.components import inherited, read_when
 
 NEEDS, NOISY = "mean", True
-LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
+LABEL = "global-DP"
+COLOR = 0
+METRICS = _server_noise.METRICS
 AGAINST = "whoever sees the models that are sent"
 GUARANTEE = "client-level (epsilon, delta)-DP, under secret noise and a trusted server"
 COST = "noise of z C times the largest weight (1 / n if equal) in every parameter, a round"
@@ -137,7 +139,8 @@ def problems(config: Config, run: Run) -> Problems:
     cannot be divided by it.
     """
     refused = []
-    if refusal := accounting.unsupported(run.participation, config.neighboring):
+    refusal = accounting.unsupported(run.participation, config.neighboring)
+    if refusal:
         refused.append(("neighboring", refusal))
     if isinstance(config.divisor, float) and not (
         run.participation == "poisson" and _divisible(run)
@@ -147,7 +150,8 @@ def problems(config: Config, run: Run) -> Problems:
             "and a single model"
         )
         refused.append(("divisor", f"{only}; got {config.divisor:g}"))
-    if sentence := accounting.delta_problem(config.delta, run.data.config.clients, "clients"):
+    sentence = accounting.delta_problem(config.delta, run.data.config.clients, "clients")
+    if sentence:
         return [*refused, ("delta", sentence)]
     return (
         refused
@@ -163,7 +167,8 @@ def _budget_problems(config: Config, run: Run) -> Problems:
     field = "target_epsilon" if config.target_epsilon is not None else "stop_at_epsilon"
     if getattr(config, field) is None:
         return []
-    if reason := refusal(config, run):
+    reason = refusal(config, run)
+    if reason:
         return [(field, f"is given, and no epsilon holds, {reason.removeprefix('none: ')}")]
     if config.sensitivity == "uniform" and not (_equal(run) or isinstance(config.divisor, float)):
         unknown = "the weights, which are known in the run only, say what an epsilon is"
@@ -236,8 +241,10 @@ def remark(config: Config, run: Run) -> str:
             f"{run.privacy.name}: epsilon follows from the clients' weights, which are known in "
             "the run only"
         )
-    config, count = settle(config, run, None), run.rounds
-    total, budget = math.inf if reason else _planned(config, run, count), config.stop_at_epsilon
+    config = settle(config, run, None)
+    count = run.rounds
+    total = math.inf if reason else _planned(config, run, count)
+    budget = config.stop_at_epsilon
     if math.isinf(total):
         return (
             f"{run.privacy.name} states no epsilon: {(reason or TOO_LITTLE).removeprefix('none: ')}"
@@ -338,16 +345,19 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a
     client that used model j in every round, on the assumption that no client changed its model.
     """
-    account, models = _account(config, run, outcome), run.clustering.config.clusters
+    account = _account(config, run, outcome)
+    models = run.clustering.config.clusters
     claims = {
         j: account.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)
     }
-    opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
+    opposite = config.neighboring == "replace_one"
+    sampled = run.participation != "all"
     return account | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
 
 
 def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    reason, spent = refusal(config, run), outcome.spent
+    reason = refusal(config, run)
+    spent = outcome.spent
     stated = reason or accounting.sense(config.noise)
     models = run.clustering.config.clusters
     metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}

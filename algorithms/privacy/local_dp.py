@@ -218,7 +218,11 @@ def epsilon_of_models(config: Config, history: np.ndarray) -> float:
     return accounting.epsilon([PrivacyEvent(multiplier)], config.delta, "replace_one")
 
 
-def client_columns(config: Config, run: Run, history: np.ndarray) -> Mapping[str, Doubles]:
+def client_columns(
+    config: Config,
+    run: Run,
+    history: np.ndarray,
+) -> Mapping[str, Doubles]:
     """Return ``epsilon`` [clients] of each client so far; nothing where none holds."""
     return {} if refusal(config, run) else {"epsilon": epsilons(config, history)}
 
@@ -249,7 +253,8 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     them. Canaries audit the second.
     """
     stated = _account(config, run, outcome)
-    opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
+    opposite = config.neighboring == "replace_one"
+    sampled = run.participation != "all"
     claims = {0: stated["epsilon_models"]}
     return stated | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
 
@@ -279,7 +284,8 @@ def remark(config: Config, run: Run) -> str:
     """Return the epsilon that a plan of ``run`` comes to, and what it holds for; or why none is
     stated.
     """
-    if reason := refusal(config, run):
+    reason = refusal(config, run)
+    if reason:
         return f"local_dp states no epsilon: {reason.removeprefix('none: ')}"
     epsilon = accounting.rounded_up(epsilon_after(config, run.rounds))
     times = (

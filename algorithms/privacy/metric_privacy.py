@@ -159,9 +159,8 @@ def release(
         "distance_pre_clip": apart["pre_clip"],
         "distance_post_clip": apart["post_clip"],
     }
-    measured["distance_largest"] = spread(
-        products.sum(axis=0, keepdims=True)
-    )  # the paper's guide for C
+    # the paper's guide for C
+    measured["distance_largest"] = spread(products.sum(axis=0, keepdims=True))
     more = (
         _server_noise.noise_metrics(config, received, sd)
         | measured
@@ -193,7 +192,11 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     }
 
 
-def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+def noise_beside(
+    config: Config,
+    received: ClientUpdates,
+    others: Iterable[Floats],
+) -> Doubles:
     """Return the noise's standard deviation if one more client, of no more weight, sent each of
     ``others`` [d].
 
@@ -202,10 +205,13 @@ def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Float
     ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c> + ||c||^2, for each array.
     """
     assert received.updates is not None  # guaranteed by NEEDS
-    ends, factor = np.cumsum((0, *received.layout.sizes)), _factors(config, received)
+    ends = np.cumsum((0, *received.layout.sizes))
+    factor = _factors(config, received)
     pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
     products = scale_products(_products(config, received), factor)
-    alone, squares, spreads = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
+    alone = spread(products)
+    squares = np.diagonal(products, axis1=-2, axis2=-1)
+    spreads = []
     for other in others:
         inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
         norms = np.array([[float(other[at] @ other[at])] for at in pieces])
@@ -222,7 +228,8 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
     Only the two clients that lie farthest apart change it. Where no distance is left, d is 1, as in
     `release`.
     """
-    products, spreads = scale_products(_products(config, received), _factors(config, received)), []
+    products = scale_products(_products(config, received), _factors(config, received))
+    spreads = []
     apart = distances(products).mean(axis=0)
     for i in range(len(apart)):
         others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
@@ -230,7 +237,11 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
     return _deviations(config, received, spreads)
 
 
-def _deviations(config: Config, received: ClientUpdates, spreads: list[float]) -> Doubles:
+def _deviations(
+    config: Config,
+    received: ClientUpdates,
+    spreads: list[float],
+) -> Doubles:
     return np.asarray(
         config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received)
     )

@@ -87,9 +87,8 @@ METRICS = (
 )
 TOO_LITTLE = "none: next to no noise is added"
 MOST_NOISE = 1000.0  # the largest noise multiplier
-FLOATS_AT_ONCE = (
-    2**25
-)  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
+# of per-example gradients (128 MB), so that a large model does not exhaust the memory
+FLOATS_AT_ONCE = 2**25
 
 
 class Config(TrainingConfig):
@@ -179,9 +178,10 @@ def settle(config: Config, run: Run, sizes: Ints) -> Config:
     Raises ValueError if none does, or if delta promises nothing to the examples of the largest
     client.
     """
-    if sentence := accounting.delta_problem(
+    sentence = accounting.delta_problem(
         config.delta, int(sizes.max(initial=0)), "examples of a client"
-    ):
+    )
+    if sentence:
         raise ValueError(f"delta: {sentence}")
     if config.target_epsilon is None:
         return config
@@ -204,7 +204,12 @@ def _with_noise(config: Config, z: float) -> Config:
     return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
 
 
-def _of_noise(config: Config, size: int, rounds: int, z: float) -> float:
+def _of_noise(
+    config: Config,
+    size: int,
+    rounds: int,
+    z: float,
+) -> float:
     return epsilon(_with_noise(config, z), size, rounds)
 
 
@@ -220,7 +225,11 @@ def sampling_rate(config: Config, examples: int) -> float:
     return 1 / max(lots(config, examples), 1)
 
 
-def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
+def one_epoch(
+    config: Config,
+    examples: int,
+    rng: np.random.Generator,
+) -> Ints:
     """Draw the lots of one pass, [steps, largest lot], padded with -1; a lot drawn by poisson
     sampling may be empty.
     """
@@ -235,7 +244,10 @@ def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
 
 
 def schedule(
-    config: Config, examples: int, chosen_with: Ints | None, rng: np.random.Generator
+    config: Config,
+    examples: int,
+    chosen_with: Ints | None,
+    rng: np.random.Generator,
 ) -> Ints:
     """Draw all lots of a client's round, [steps, largest lot], padded with -1; ``chosen_with``
     is ignored.
@@ -259,7 +271,11 @@ def private_gradient(
 
     from algorithms.core.gradients import clip_for_privacy, mean_cross_entropy
 
-    def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(
+        params: torch.Tensor,
+        x: torch.Tensor,
+        y: torch.Tensor,
+    ) -> torch.Tensor:
         return mean_cross_entropy(
             functional_call(network.module, network.layout.views(params), (x[None],)), y[None]
         )
@@ -292,7 +308,8 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
 
     It is 0 for a client without examples, and infinity without noise.
     """
-    passes, steps = rounds * config.epochs, lots(config, examples)
+    passes = rounds * config.epochs
+    steps = lots(config, examples)
     if config.sampling == "shuffle":
         return accounting.dp_sgd_epsilon(
             config.noise_multiplier, 1.0, passes if steps else 0, config.delta
@@ -306,7 +323,8 @@ def guarantee(config: Config, run: Run) -> str:
     """Return what the epsilon of an example means, a text that begins with ``dp``, or ``none:``
     and why none holds.
     """
-    if reason := releases.unmet("dp_sgd", run):
+    reason = releases.unmet("dp_sgd", run)
+    if reason:
         return reason
     if config.sampling == "shuffle":
         relation = (
@@ -358,7 +376,8 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     The epsilon is that of the client whose examples spend most; None if no epsilon holds.
     """
     stated: Metrics = {"epsilon_example": None, "delta_example": config.delta}
-    if (sense := guarantee(config, run)).startswith("none"):
+    sense = guarantee(config, run)
+    if sense.startswith("none"):
         return stated | {"guarantee_example": sense}
     spent = _largest(config, outcome.sizes, len(outcome.rows))
     if math.isinf(spent):

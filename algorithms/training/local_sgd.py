@@ -23,9 +23,8 @@ from datasets.components import inherited
 
 LABEL = "local SGD"
 PADDING = -1  # in place of an example in a batch that is not full
-WIDEST = (
-    1 << 16
-)  # places in a row of batches that hold no example; wider ones would only take memory
+# places in a row of batches that hold no example; wider ones would only take memory
+WIDEST = 1 << 16
 LITTLE = 100  # examples of a small dense network take less time to train on than to dispatch
 
 
@@ -106,7 +105,10 @@ def reduced_precision(config: Config) -> bool:
 
 
 def one_pass(
-    examples: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False
+    examples: int,
+    batch_size: int,
+    rng: np.random.Generator,
+    drop_last: bool = False,
 ) -> Ints:
     """Draw the batches of one epoch from a random permutation of the examples: positions
     [batches, batch_size].
@@ -114,7 +116,8 @@ def one_pass(
     The last row is padded with -1, or left out with ``drop_last``, unless it is the only one; all
     are narrower if they would be mostly padding.
     """
-    batches, width = -(-examples // batch_size), min(batch_size, max(examples, WIDEST))
+    batches = -(-examples // batch_size)
+    width = min(batch_size, max(examples, WIDEST))
     rows = np.full(batches * width, PADDING, dtype=np.int64)
     rows[:examples] = rng.permutation(examples)
     full = examples // batch_size
@@ -136,13 +139,20 @@ def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
     return plan
 
 
-def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:
+def one_epoch(
+    config: Config,
+    examples: int,
+    rng: np.random.Generator,
+) -> Ints:
     """Draw the batches of one pass, [steps, batch_size], padded with -1."""
     return one_pass(examples, config.batch_size, rng, config.drop_last)
 
 
 def schedule(
-    config: Config, examples: int, chosen_with: Ints | None, rng: np.random.Generator
+    config: Config,
+    examples: int,
+    chosen_with: Ints | None,
+    rng: np.random.Generator,
 ) -> Ints:
     """Draw all batches of a client's round, [steps, batch], padded with -1.
 

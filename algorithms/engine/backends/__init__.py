@@ -14,9 +14,8 @@ from algorithms.training import local_sgd
 # workers some would wait. The number must not depend on the machine, because the width of a batched
 # computation can change bytes.
 TOGETHER = 4
-MOST_BYTES = (
-    1 << 28
-)  # of the examples of a task's federations, and of the models of a block of theirs
+# of the examples of a task's federations, and of the models of a block of theirs
+MOST_BYTES = 1 << 28
 
 
 def trains_together(run: Run) -> bool:
@@ -31,10 +30,8 @@ def together(run: Run, examples: int, parameters: int) -> int:
     """
     if not trains_together(run):
         return 1
-    config, kept = (
-        run.training.config,
-        "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS),
-    )
+    config = run.training.config
+    kept = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     # Of all clients where the server needs each update, or optimizers keep their states; else of
     # those that train at once.
     models = (

@@ -58,11 +58,13 @@ def train(
     if draws.dropout is not None:
         network.reseed(draws.dropout)
     examples, labels = as_tensor(x), as_tensor(y)
-    total, count = torch.zeros((), device=network.device), 0
+    total = torch.zeros((), device=network.device)
+    count = 0
     for step, row in enumerate(batches):
         real = row != PADDING
         chosen = torch.from_numpy(row[real])
-        inputs, targets = examples[chosen].to(network.device), labels[chosen].to(network.device)
+        inputs = examples[chosen].to(network.device)
+        targets = labels[chosen].to(network.device)
         if draws.crops is not None:
             inputs = augmentation.crop_flip(
                 inputs, draws.crops.moves[step, real], draws.crops.padding
@@ -98,7 +100,8 @@ def client_gradient(
     client = begin_inputs(
         network, objective, network.params, examples.x.shape[1:], statistics, draws.probes
     )
-    parameters, functional = own_values.trained(network.module), functional_forward(network)
+    parameters = own_values.trained(network.module)
+    functional = functional_forward(network)
     reduced: AbstractContextManager[Any] = nullcontext()
     if config.precision != "float32":
         reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)

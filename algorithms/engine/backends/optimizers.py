@@ -79,14 +79,14 @@ class Optimizer:
     def _adam(self, params: torch.Tensor, grads: torch.Tensor) -> None:
         """Take an Adam step (Kingma and Ba 2015, algorithm 1)."""
         first, second = ADAM_BETAS
-        mean, square = self._moment(0, grads), self._moment(1, grads)
+        mean = self._moment(0, grads)
+        square = self._moment(1, grads)
         if isinstance(self.steps, int) and grads.dim() == 1:
             # PyTorch's own step, in one pass over the vectors. A block is left to single
             # operations: the last digits of this one depend on a number's place in a vector, and so
             # a client's weights would depend on who shares its block.
-            before = torch.full(
-                (), float(self.steps - 1), device=params.device
-            )  # PyTorch counts this step itself
+            # PyTorch counts this step itself
+            before = torch.full((), float(self.steps - 1), device=params.device)
             adam(
                 [params],
                 [grads],

@@ -52,7 +52,8 @@ def train(
         The trained weights [clients, d], and each client's mean loss over its examples [clients] in
         nats.
     """
-    training, steps = optimizer.config, np.array([len(rows) for rows in batches])
+    training = optimizer.config
+    steps = np.array([len(rows) for rows in batches])
     assert isinstance(training, Config)  # the only component with this backend
     # Clients that finish early come last, so that the active clients are always the first rows.
     order = torch.from_numpy(np.argsort(-steps, kind="stable"))
@@ -69,19 +70,16 @@ def train(
             ]
         )
     plan = _stack_batches([batches[i] for i in places], PADDING)
-    used = np.flatnonzero(
-        (plan != PADDING).any(axis=(0, 1))
-    )  # batches may be larger than any client
+    # batches may be larger than any client
+    used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))
     plan = plan[:, :, : used[-1] + 1] if len(used) else plan
     crops = [draw.crops for draw in draws if draw.crops is not None]
     moves = _stack_batches([crop.moves[:, : plan.shape[2]] for crop in crops], 0) if crops else None
     module, forward = objective.module, functional_forward(network)
     losses_of = torch_vmap(partial(module.loss, objective.config, forward), randomness="error")
     advance = torch_vmap(partial(module.advance, objective.config, forward), randomness="error")
-    total, counts = (
-        torch.zeros(len(order), device=network.device),
-        torch.from_numpy((plan != PADDING).sum(axis=(1, 2))),
-    )
+    total = torch.zeros(len(order), device=network.device)
+    counts = torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
     optimizer.reorder(order)
     previous = len(order)
@@ -135,7 +133,10 @@ def _gradients(
 
 
 def _batch(
-    network: Network, examples: torch.Tensor, labels: torch.Tensor, rows: torch.Tensor
+    network: Network,
+    examples: torch.Tensor,
+    labels: torch.Tensor,
+    rows: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return inputs [clients, batch, ...] and targets [clients, batch] at the positions
     ``rows``; targets mark padding.
@@ -148,7 +149,8 @@ def _batch(
 
 def _stack_batches(batches: Sequence[np.ndarray], blank: int) -> np.ndarray:
     """Stack arrays to [clients, most steps, widest batch, ...], filling up with ``blank``."""
-    steps, width = max(len(rows) for rows in batches), max(rows.shape[1] for rows in batches)
+    steps = max(len(rows) for rows in batches)
+    width = max(rows.shape[1] for rows in batches)
     plan = np.full((len(batches), steps, width, *batches[0].shape[2:]), blank, batches[0].dtype)
     for i, rows in enumerate(batches):
         plan[i, : rows.shape[0], : rows.shape[1]] = rows
