@@ -185,7 +185,10 @@ class ModelContract(ComponentContract, Protocol):
         return None
 
     @staticmethod
-    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
+    def shape_problem(
+        config: Any,
+        shape: tuple[int, ...],
+    ) -> str | None:
         """Explain in a sentence why examples of ``shape`` cannot be used; return None if they
         can.
         """
@@ -241,7 +244,10 @@ class TrainingContract(ComponentContract, Protocol):
         return float(config.lr * config.lr_decay**round_)
 
     @staticmethod
-    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
+    def shape_problem(
+        config: Any,
+        shape: tuple[int, ...],
+    ) -> str | None:
         """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if
         they can.
         """
@@ -430,7 +436,10 @@ class AggregationContract(ComponentContract, Protocol):
         """
 
     @staticmethod
-    def reweigh(config: Any, received: ClientUpdates) -> tuple[Doubles, Metrics] | None:
+    def reweigh(
+        config: Any,
+        received: ClientUpdates,
+    ) -> tuple[Doubles, Metrics] | None:
         """Choose weights [clients] that sum to one after seeing the updates; None keeps those of
         `weigh`.
         """

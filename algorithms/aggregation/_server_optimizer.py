@@ -51,7 +51,11 @@ def optimizer(
         step's L2 norm.
         """
         delta = params + received.mean - state["current"]
-        moved, updated = step(config, delta, **{name: state[name] for name in moments})
+        moved, updated = step(
+            config,
+            delta,
+            **{name: state[name] for name in moments},
+        )
         current = (state["current"] + moved).astype(np.float32)
         new = {name: array.astype(state[name].dtype) for name, array in updated.items()}
         return current, {"current": current} | new, {"server_step": float(np.linalg.norm(moved))}

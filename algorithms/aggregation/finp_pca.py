@@ -138,7 +138,11 @@ def search(config: Config, products: Doubles) -> Doubles | None:
         jac=True,
         method="SLSQP",
         bounds=[(0, 1)] * clients,
-        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones(clients)},
+        constraints={
+            "type": "eq",
+            "fun": lambda w: w.sum() - 1,
+            "jac": lambda w: np.ones(clients),
+        },
         options={"ftol": config.tolerance, "maxiter": config.iterations},
     )
     weights = np.clip(result.x, 0, 1)  # SLSQP may miss a bound or the sum by a rounding error

@@ -52,8 +52,16 @@ def classic_bound(
     The scores are those of canaries, or of independent runs with and without the client, which may
     be paired; the threshold is set before they are seen.
     """
-    false_positive = clopper_pearson(int((outside > threshold).sum()), len(outside), alpha / 2)
-    false_negative = clopper_pearson(int((inside <= threshold).sum()), len(inside), alpha / 2)
+    false_positive = clopper_pearson(
+        int((outside > threshold).sum()),
+        len(outside),
+        alpha / 2,
+    )
+    false_negative = clopper_pearson(
+        int((inside <= threshold).sum()),
+        len(inside),
+        alpha / 2,
+    )
     return epsilon_of_rates(false_positive, false_negative, delta)
 
 
@@ -133,7 +141,11 @@ def _expected_right(share: float, mu: float) -> float:
     from scipy.special import ndtr
 
     half = mu / 2
-    threshold = brentq(lambda t: ndtr(half - t) + ndtr(-half - t) - share, 0.0, half + 10)
+    threshold = brentq(
+        lambda t: ndtr(half - t) + ndtr(-half - t) - share,
+        0.0,
+        half + 10,
+    )
     return float(ndtr(half - threshold)) / share
 
 

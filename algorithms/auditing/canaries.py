@@ -69,8 +69,16 @@ def _columns(x: Floats) -> Floats:
     while half < len(x):
         pairs = x.reshape(-1, 2, half * x.shape[1])
         x = np.empty_like(x)
-        np.add(pairs[:, 0], pairs[:, 1], out=x.reshape(pairs.shape)[:, 0])
-        np.subtract(pairs[:, 0], pairs[:, 1], out=x.reshape(pairs.shape)[:, 1])
+        np.add(
+            pairs[:, 0],
+            pairs[:, 1],
+            out=x.reshape(pairs.shape)[:, 0],
+        )
+        np.subtract(
+            pairs[:, 0],
+            pairs[:, 1],
+            out=x.reshape(pairs.shape)[:, 1],
+        )
         half *= 2
     return x
 

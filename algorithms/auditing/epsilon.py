@@ -62,7 +62,11 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
     """
     from scipy.special import log_ndtr
 
-    inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
+    inner = np.where(
+        (mu > 0) & (mu < LARGEST_MU),
+        mu,
+        1.0,
+    )
     low = np.zeros_like(inner)
     high = inner**2 / 2 + inner * math.sqrt(2 * math.log(1 / delta))
     for _ in range(60):
@@ -72,7 +76,11 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
         too_low = above + np.log(-np.expm1(np.minimum(less, -1e-300))) > math.log(delta)
         low = np.where(too_low, middle, low)
         high = np.where(too_low, high, middle)
-    epsilons = np.where(mu > 0, np.where(mu < LARGEST_MU, high, np.inf), 0.0)
+    epsilons = np.where(
+        mu > 0,
+        np.where(mu < LARGEST_MU, high, np.inf),
+        0.0,
+    )
     return np.where(np.isnan(mu), np.nan, epsilons)
 
 

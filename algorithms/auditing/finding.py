@@ -115,7 +115,13 @@ class Separation:
         """Return the epsilon at ``delta`` that this separation comes to."""
         if self.ratio == 1:
             return epsilon_gdp(self.mu, delta)
-        return epsilon_two_gaussians(0.0, 1.0, max(self.mu, 0.0), self.ratio, delta)
+        return epsilon_two_gaussians(
+            0.0,
+            1.0,
+            max(self.mu, 0.0),
+            self.ratio,
+            delta,
+        )
 
     def limits(
         self,
@@ -236,15 +242,36 @@ def find(
     guesses = scores[: len(inside)]
     unseen = scores[len(inside) :]
     outside = guesses[~inside] if opposite else np.concatenate([guesses[~inside], unseen])
-    r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
+    r = bounds.guesses(
+        len(inside),
+        min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0),
+        delta,
+    )
     right = bounds.right_guesses(guesses, inside, r)
     models = len(canaries["audited"])
-    certified = bounds.one_run_bound(len(inside), r, right, delta, bounds.ALPHA / models)
-    apart = separation(guesses[inside], outside, not sampled, _skipped(canaries, j))
+    certified = bounds.one_run_bound(
+        len(inside),
+        r,
+        right,
+        delta,
+        bounds.ALPHA / models,
+    )
+    apart = separation(
+        guesses[inside],
+        outside,
+        not sampled,
+        _skipped(canaries, j),
+    )
     ends, sure = (
         apart.limits(delta, 1 - (1 - confidence) / models) for confidence in (CONFIDENCE, SURE)
     )
-    return Finding(apart.mu, apart.epsilon(delta), *ends, sure[0], certified)
+    return Finding(
+        apart.mu,
+        apart.epsilon(delta),
+        *ends,
+        sure[0],
+        certified,
+    )
 
 
 def metrics(

@@ -63,7 +63,9 @@ def choose(
         it infinity.
     """
     by_loss, _ = ifca_mir.choose(
-        config, view, replace(preferences, beta=np.zeros(len(view.losses)))
+        config,
+        view,
+        replace(preferences, beta=np.zeros(len(view.losses))),
     )
     by_risk, _ = ifca_mir.choose(config, view, preferences)
     chosen = by_loss.copy()

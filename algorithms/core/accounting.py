@@ -172,7 +172,11 @@ def composed(
     """Compute `epsilon` of events and how often each occurs; what was computed once is
     remembered.
     """
-    return epsilon([event for event, count in counts for _ in range(count)], delta, neighboring)
+    return epsilon(
+        [event for event, count in counts for _ in range(count)],
+        delta,
+        neighboring,
+    )
 
 
 @lru_cache(maxsize=1024)  # several numbers of lots are asked for in every trial of a sweep
@@ -244,7 +248,12 @@ def calibrate(
         low, high = low / 2, low
     if spent(low) <= target:
         return low
-    root = brentq(beyond, math.log(low), math.log(high), xtol=0.1 * 10.0**-DIGITS)
+    root = brentq(
+        beyond,
+        math.log(low),
+        math.log(high),
+        xtol=0.1 * 10.0**-DIGITS,
+    )
     found = rounded_up(math.exp(root), DIGITS)
     while spent(found) > target:  # the cells of privacy losses depend on z, too
         found = rounded_up(found * (1 + 10.0**-DIGITS), DIGITS)
@@ -264,7 +273,11 @@ def epsilon_so_far(
     if len(events) < rounds and any(event.sampling < 1 for event in events):
         worst = min(events, key=lambda event: event.noise_multiplier)
         events = [*events, *[worst] * (schedule(len(events), rounds) - len(events))]
-    return composed(tuple(sorted(_counted(events).items(), key=repr)), delta, neighboring)
+    return composed(
+        tuple(sorted(_counted(events).items(), key=repr)),
+        delta,
+        neighboring,
+    )
 
 
 def schedule(done: int, rounds: int) -> int:
@@ -327,7 +340,10 @@ def _gaussian(multipliers: Sequence[float], delta: float) -> float:
     return float(get_epsilon_gaussian(1 / math.hypot(*(1 / z for z in multipliers)), delta))
 
 
-def _poisson(counts: Counter[tuple[float, float]], delta: float) -> float:
+def _poisson(
+    counts: Counter[tuple[float, float]],
+    delta: float,
+) -> float:
     """Compute epsilon of Poisson-sampled Gaussian events; ``counts`` holds how often each
     (multiplier, probability) occurs.
     """

@@ -31,7 +31,11 @@ class TrainingConfig(Config):
         1.0, gt=0, le=1, description="the learning rate is multiplied by this every round"
     )
     momentum: float = Field(
-        0.0, ge=0, lt=1, description="momentum of sgd", json_schema_extra=read_when(optimizer="sgd")
+        0.0,
+        ge=0,
+        lt=1,
+        description="momentum of sgd",
+        json_schema_extra=read_when(optimizer="sgd"),
     )
     nesterov: bool = Field(
         False,

@@ -23,7 +23,11 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
     counted = labels != IGNORED
     # With the classes in the next-to-last dimension torch is three times as fast if there are few
     # of them.
-    picked = log_softmax(logits.mT, -2, dtype=torch.promote_types(logits.dtype, torch.float32))
+    picked = log_softmax(
+        logits.mT,
+        -2,
+        dtype=torch.promote_types(logits.dtype, torch.float32),
+    )
     picked = picked.gather(-2, labels.clamp(min=0)[None])[0]
     return -torch.where(counted, picked, 0.0).sum() / counted.sum()
 

@@ -24,7 +24,10 @@ COLUMNS = 1 << 12  # columns that are processed at a time where rows are not com
 ROUNDING = 1e-14
 
 
-def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
+def gram(
+    rows: Floats,
+    sizes: Sequence[int] | None = None,
+) -> Doubles:
     """Compute the inner products of all pairs of rows, separately for each array, in float64.
 
     >>> gram(np.array([[3, 4, 1], [0, 2, 5]], np.float32), [2, 1]).tolist()

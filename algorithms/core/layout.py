@@ -42,7 +42,10 @@ class Layout:
         """Length of the whole vector."""
         return sum(self.sizes)
 
-    def views(self, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
+    def views(
+        self,
+        vectors: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:
         """Return the arrays by name as views: of shape ``shape`` into one vector [d], [clients,
         *shape] into [clients, d].
         """
@@ -63,7 +66,10 @@ def _view(
     return piece.view(*lead, out, height, width, channels).movedim(-1, -3)
 
 
-def layout_of(arrays: Mapping[str, torch.Tensor], channels_last: bool = True) -> Layout:
+def layout_of(
+    arrays: Mapping[str, torch.Tensor],
+    channels_last: bool = True,
+) -> Layout:
     """Return the layout of ``arrays`` by name, in their own order."""
     shapes = tuple(tuple(array.shape) for array in arrays.values())
     return Layout(tuple(arrays), shapes, channels_last)

@@ -59,7 +59,11 @@ class Draws(Config):
             return int(rng.poisson(self.mean))
         if self.distribution == "geometric":
             return int(rng.geometric(1 / self.mean))
-        x = brentq(lambda x: math.expm1(x) - self.mean * x, 1e-9, 40.0)  # ln(1 / g)
+        x = brentq(
+            lambda x: math.expm1(x) - self.mean * x,
+            1e-9,
+            40.0,
+        )  # ln(1 / g)
         return int(rng.logseries(-math.expm1(-x)))
 
     def epsilon(self, trial: Account) -> float:

@@ -137,7 +137,12 @@ class Chain:
         for link in reversed(self.links):
             gradients.append(link.pull(d))
             if link is not self.links[0]:
-                d = _pull_back(link.layer, link.layer.weight, gradients[-1], link.a)
+                d = _pull_back(
+                    link.layer,
+                    link.layer.weight,
+                    gradients[-1],
+                    link.a,
+                )
         return gradients
 
     @torch.no_grad()
@@ -146,7 +151,13 @@ class Chain:
         flat = torch.empty_like(self.network.params)
         gradients = self._arrays(flat)
         for link in self.links:
-            gradients[link.layer.weight].copy_(_outer(link.layer, link.d, link.a))
+            gradients[link.layer.weight].copy_(
+                _outer(
+                    link.layer,
+                    link.d,
+                    link.a,
+                )
+            )
             if link.layer.bias is not None:
                 gradients[link.layer.bias].copy_(_total(link.layer, link.d))
         return flat
@@ -190,7 +201,11 @@ class Chain:
             if r_a is None:
                 image[layer.weight].copy_(_outer(layer, r, link.a))
                 break
-            torch.add(_outer(layer, r, link.a), _outer(layer, link.d, r_a), out=image[layer.weight])
+            torch.add(
+                _outer(layer, r, link.a),
+                _outer(layer, link.d, r_a),
+                out=image[layer.weight],
+            )
             r = _pull_back(layer, layer.weight, r, link.a).add_(
                 _pull_back(layer, v[layer.weight], link.d, link.a)
             )
@@ -198,7 +213,13 @@ class Chain:
 
     def _arrays(self, vector: Tensor) -> Arrays:
         """Split ``vector`` [d] into arrays by parameter."""
-        return dict(zip(self.parameters, self.network.layout.views(vector).values(), strict=True))
+        return dict(
+            zip(
+                self.parameters,
+                self.network.layout.views(vector).values(),
+                strict=True,
+            )
+        )
 
 
 def _steps(module: nn.Module) -> list[nn.Module]:
@@ -210,7 +231,10 @@ def _steps(module: nn.Module) -> list[nn.Module]:
     )
 
 
-def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
+def _linearize(
+    steps: list[nn.Module],
+    z: Tensor,
+) -> tuple[Tensor, Map, Map]:
     """Return s(z), the map u -> s' u, and its transpose."""
     if not steps:
         return z, (lambda u: u), (lambda d: d)
@@ -219,7 +243,10 @@ def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
 
 
 @torch.enable_grad()
-def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
+def _through_autograd(
+    steps: list[nn.Module],
+    z: Tensor,
+) -> tuple[Tensor, Map, Map]:
     """Linearize with autograd: the backward pass is linear in its input, so its own gradient is
     s' again.
     """
@@ -237,7 +264,10 @@ def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, M
     return out.detach(), push, pull
 
 
-def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
+def _selection(
+    steps: list[nn.Module],
+    z: Tensor,
+) -> tuple[Tensor, Map, Map]:
     """Linearize steps whose outputs are chosen inputs or zero.
 
     The index of each input in its example, counted from 1, passes through the steps beside its
@@ -283,7 +313,11 @@ def _select(
         return step(value), step(origin)
     plane = -1 if isinstance(step, nn.MaxPool1d) else -2
     how = (step.kernel_size, step.stride, step.padding, step.dilation, step.ceil_mode)
-    out, chosen = POOLS[type(step)](value, *how, return_indices=True)
+    out, chosen = POOLS[type(step)](
+        value,
+        *how,
+        return_indices=True,
+    )
     return out, origin.flatten(plane).gather(-1, chosen.flatten(plane)).view(out.shape)
 
 
@@ -297,7 +331,12 @@ def _unflatten(line: Tensor, shape: torch.Size) -> Tensor:
     if len(shape) != 4:
         return line.view(shape)
     n, channels, height, width = shape
-    return line.view(n, height, width, channels).permute(0, 3, 1, 2)
+    return line.view(n, height, width, channels).permute(
+        0,
+        3,
+        1,
+        2,
+    )
 
 
 def _is_supported(layer: nn.Module) -> bool:
@@ -323,7 +362,14 @@ def _apply(
     if isinstance(layer, nn.Linear):
         return functional.linear(a, weight, bias)
     convolve = functional.conv1d if isinstance(layer, nn.Conv1d) else functional.conv2d
-    return convolve(a, weight, bias, layer.stride, layer.padding, layer.dilation)
+    return convolve(
+        a,
+        weight,
+        bias,
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+    )
 
 
 def _pull_back(
@@ -336,7 +382,14 @@ def _pull_back(
     if isinstance(layer, nn.Linear):
         return d @ weight
     into = grad.conv1d_input if isinstance(layer, nn.Conv1d) else grad.conv2d_input
-    return into(a.shape, weight, d, layer.stride, layer.padding, layer.dilation)
+    return into(
+        a.shape,
+        weight,
+        d,
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+    )
 
 
 def _outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
@@ -346,7 +399,14 @@ def _outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
     if isinstance(layer, nn.Linear):
         return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
-    return between(a, layer.weight.shape, d, layer.stride, layer.padding, layer.dilation)
+    return between(
+        a,
+        layer.weight.shape,
+        d,
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+    )
 
 
 def _total(layer: Affine, d: Tensor) -> Tensor:

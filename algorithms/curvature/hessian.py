@@ -68,7 +68,11 @@ def spectrum(
         error, which is 0 if nothing was drawn. All are NaN if the gradient is not finite.
     """
     network.module.eval()
-    surface = LossSurface(network, network.inputs(x), as_tensor(y).to(network.device))
+    surface = LossSurface(
+        network,
+        network.inputs(x),
+        as_tensor(y).to(network.device),
+    )
     gradient = surface.gradient()
     if not gradient.isfinite().all():
         return float("nan"), float("nan"), float("nan")
@@ -77,7 +81,12 @@ def spectrum(
     if config.solver == "power":
         top = power_iteration(surface.times, noise, steps, tolerance)
     else:
-        top = lanczos(surface.times, _unit(gradient) + NOISE * _unit(noise), steps, tolerance)
+        top = lanczos(
+            surface.times,
+            _unit(gradient) + NOISE * _unit(noise),
+            steps,
+            tolerance,
+        )
     if config.trace == "gauss_newton":
         return top, *surface.gauss_newton_trace(rng)
     return top, *hutchinson(surface.times, gradient, config.probes, tolerance, rng)
@@ -105,9 +114,17 @@ class LossSurface:
 
     def _batch(self, start: int) -> Chain | Graph:
         batch = slice(start, start + BATCH)
-        return self.kind(self.network, self.x[batch], self.y[batch], len(self.y))
+        return self.kind(
+            self.network,
+            self.x[batch],
+            self.y[batch],
+            len(self.y),
+        )
 
-    def _of_all(self, function: Callable[[Chain | Graph], Tensor]) -> Iterator[Tensor]:
+    def _of_all(
+        self,
+        function: Callable[[Chain | Graph], Tensor],
+    ) -> Iterator[Tensor]:
         """Apply ``function`` to one batch after another, first to those that are kept."""
         yield from map(function, self.batches)
         yield from map(
@@ -123,7 +140,10 @@ class LossSurface:
         direction = vector.to(self.network.params.dtype)
         return _add_up(self._of_all(lambda batch: batch.times(direction)))
 
-    def gauss_newton_trace(self, rng: np.random.Generator) -> tuple[float, float]:
+    def gauss_newton_trace(
+        self,
+        rng: np.random.Generator,
+    ) -> tuple[float, float]:
         """Compute the trace of the Gauss-Newton matrix, and its standard error.
 
         The error is 0 if `GRADIENTS` are enough for all classes. Otherwise it is that of the mean
@@ -167,7 +187,11 @@ class Graph:
         self.at = network.params.detach().clone().requires_grad_()
 
     def _logits(self, x: Tensor) -> Tensor:
-        return functional_call(self.network.module, self.network.layout.views(self.at), (x,))
+        return functional_call(
+            self.network.module,
+            self.network.layout.views(self.at),
+            (x,),
+        )
 
     @cached_property
     def p(self) -> Tensor:
@@ -193,7 +217,11 @@ class Graph:
 
         On ResNet-56 this is faster than vmap, which uses grouped convolutions.
         """
-        squares = torch.empty(d.shape[:2], dtype=torch.float64, device=d.device)
+        squares = torch.empty(
+            d.shape[:2],
+            dtype=torch.float64,
+            device=d.device,
+        )
         for i, example in enumerate(self.x.split(1)):
             logits = self._logits(example)
             for k, direction in enumerate(d[:, i : i + 1]):
@@ -296,7 +324,11 @@ def roots(p: Tensor) -> Tensor:
     orthogonal to s.
     """
     s = p.sqrt()
-    axes = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
+    axes = torch.eye(
+        p.shape[1],
+        dtype=p.dtype,
+        device=p.device,
+    )
     across = s[:, :-1] / (1 + s[:, -1:])
     return s * (axes[:-1, None] - across.mT[:, :, None] * (s + axes[-1]))
 

@@ -73,7 +73,9 @@ def stand_out(lambda_: Doubles, trace: Doubles, config: CurvatureConfig) -> Doub
     """
     signed = config.rho_mode == "signed"
     return np.clip(
-        _rank(lambda_) if signed else (_outlyingness(lambda_) + _outlyingness(trace)) / 2, 0, 1
+        _rank(lambda_) if signed else (_outlyingness(lambda_) + _outlyingness(trace)) / 2,
+        0,
+        1,
     )
 
 

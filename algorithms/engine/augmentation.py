@@ -52,9 +52,16 @@ def draw_crops(
     if config.augment == "none":
         return None
     moves = rng.integers(
-        0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8
+        0,
+        (2 * MARGIN + 1, 2 * MARGIN + 1, 2),
+        (*batches.shape, 3),
+        dtype=np.uint8,
     )
-    background = np.full((1, shape[0]), prepare.fill, np.float32)
+    background = np.full(
+        (1, shape[0]),
+        prepare.fill,
+        np.float32,
+    )
     return Crops(moves, normalize(background, prepare.mean, prepare.std)[0])
 
 
@@ -72,10 +79,28 @@ def crop_flip(
 
     n, channels, height, width = images.shape
     rows, columns, mirror = torch.from_numpy(moves.astype(np.int64)).to(images.device).unbind(-1)
-    margin = torch.as_tensor(padding, device=images.device).view(1, channels, 1, 1)
-    padded = margin.expand(n, channels, height + 2 * MARGIN, width + 2 * MARGIN).contiguous()
+    margin = torch.as_tensor(padding, device=images.device).view(
+        1,
+        channels,
+        1,
+        1,
+    )
+    padded = margin.expand(
+        n,
+        channels,
+        height + 2 * MARGIN,
+        width + 2 * MARGIN,
+    ).contiguous()
     padded[..., MARGIN:-MARGIN, MARGIN:-MARGIN] = images
     # [n, channels, 9, 9, height, width], nothing is copied
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    windows = padded.unfold(2, height, 1).unfold(
+        3,
+        width,
+        1,
+    )
     cut = windows[torch.arange(n, device=images.device), :, rows, columns]
-    return torch.where(mirror.bool().view(n, 1, 1, 1), cut.flip(-1), cut)
+    return torch.where(
+        mirror.bool().view(n, 1, 1, 1),
+        cut.flip(-1),
+        cut,
+    )

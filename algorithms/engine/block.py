@@ -1,16 +1,14 @@
-"""The unit of work: what a fixed block of clients computes in a round, as pure functions of what
-the server sent.
+"""The unit of work: what a fixed block of clients computes in a round.
 
-The bytes are the same no matter which process runs a block, and how often: every client has its own
-generator, the
-backends are deterministic, and sums are taken in the order of client ids, in float64.
+Its functions are pure: they depend on what the server sent alone. The bytes are the same no matter
+which process runs a block, and how often: every client has its own generator, the backends are
+deterministic, and sums are taken in the order of client ids, in float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,7 @@ from algorithms.engine import server
 from algorithms.engine.augmentation import draw_crops
 from algorithms.engine.backends import loop, trains_together, vmap
 from algorithms.engine.backends.client_inputs import NOTHING, Draws, generator
-from algorithms.engine.backends.optimizers import optimizer_state, resume_optimizer
+from algorithms.engine.backends.optimizers import Optimizer, optimizer_state, resume_optimizer
 from algorithms.interfaces import Run, TrainingContract
 from algorithms.metrics.classification import cross_entropies
 from algorithms.training import local_sgd
@@ -69,19 +67,25 @@ def selection_examples(
     stream: Stream,
     clients: Sequence[int],
 ) -> Sequence[Ints | None]:
-    """Draw the examples on which each client compares models: positions in its own examples, or
-    None for all of them.
+    """Draw the examples on which each client compares models.
 
-    ``sizes`` are the clients' numbers of examples; ``stream(purpose, client)`` returns a client's
-    generator.
+    They are positions in its own examples, or None for all of them. ``sizes`` are the clients'
+    numbers of examples; ``stream(purpose, client)`` returns a client's generator.
     """
     most = run.clustering.module.selection_size(run.clustering.config)
     if most is None:
         return [None] * len(clients)
-    return [
-        stream("selection", client).choice(examples, size=min(examples, most), replace=False)
-        for client, examples in zip(clients, sizes, strict=True)
-    ]
+    drawn = []
+    for client, examples in zip(clients, sizes, strict=True):
+        rng = stream("selection", client)
+        drawn.append(
+            rng.choice(
+                examples,
+                size=min(examples, most),
+                replace=False,
+            )
+        )
+    return drawn
 
 
 def train(
@@ -96,68 +100,135 @@ def train(
 
     ``stream(purpose, client)`` returns the generator of one client and purpose in this round.
     """
-    training = run.training.config
-    module = run.training.module
-    clients = assigned.clients
-    sizes = data.sizes[list(clients)].tolist()
-    chosen_with = selection_examples(run, sizes, stream, clients)
-    batches = [
-        module.schedule(training, examples, positions, stream("batches", client))
-        for client, examples, positions in zip(clients, sizes, chosen_with, strict=True)
+    sizes = data.sizes[list(assigned.clients)].tolist()
+    selected = selection_examples(run, sizes, stream, assigned.clients)
+    batches = []
+    draws = []
+    for client, examples, positions in zip(assigned.clients, sizes, selected, strict=True):
+        rng = stream("batches", client)
+        plan = run.training.module.schedule(
+            run.training.config,
+            examples,
+            positions,
+            rng,
+        )
+        batches.append(plan)
+        draws.append(_draws(run, data, network, plan, client, stream))
+    how = _train_together if trains_together(run) else _train_one_by_one
+    return how(run, data, network, models, assigned, batches, draws)
+
+
+def _train_together(
+    run: Run,
+    data: Federation,
+    network: Network,
+    models: Sequence[Weights],
+    assigned: Assignment,
+    batches: Sequence[Ints],
+    draws: Sequence[Draws],
+) -> TrainedBlock:
+    """Train the clients of a block at once."""
+    sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
+    start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
+    firsts = data.offsets[list(assigned.clients)]
+    rows = [
+        np.where(plan < 0, plan, plan + first) for plan, first in zip(batches, firsts, strict=True)
     ]
-    draws = [
-        _draws(run, data, network, plan, client, stream)
-        for client, plan in zip(clients, batches, strict=True)
-    ]
-    statistics = {
-        name: torch.as_tensor(assigned.statistics[name], dtype=torch.float32, device=network.device)
-        for name in set(run.objective.module.NEEDS) & set(assigned.statistics)
-    }
-    lr = module.learning_rate(training, assigned.round)
-    states = assigned.optimizer_states
-    if trains_together(run):
-        sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
-        start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
-        first = data.offsets[list(clients)]
-        examples = data.train
-        rows = [
-            np.where(batch < 0, batch, batch + at) for batch, at in zip(batches, first, strict=True)
-        ]
-        optimizer = resume_optimizer(training, lr, states, tuple(start.shape), network.device)
-        inputs = network, start, examples.x, examples.y, rows, optimizer
-        params, losses = vmap.train(*inputs, run.objective, statistics, draws)
-        blank = np.zeros((len(start), 0), np.float32)
-        return TrainedBlock(params.cpu().numpy(), blank, losses, optimizer_state(optimizer))
+    optimizer = _resumed(
+        run,
+        network,
+        assigned.round,
+        assigned.optimizer_states,
+        len(start),
+    )
+    statistics = _told(run, assigned, network.device)
+    params, losses = vmap.train(
+        network, start, data.train, rows, optimizer, run.objective, statistics, draws
+    )
+    buffers = np.zeros((len(start), 0), np.float32)
+    return TrainedBlock(
+        params.cpu().numpy(),
+        buffers,
+        losses,
+        optimizer_state(optimizer),
+    )
+
+
+def _train_one_by_one(
+    run: Run,
+    data: Federation,
+    network: Network,
+    models: Sequence[Weights],
+    assigned: Assignment,
+    batches: Sequence[Ints],
+    draws: Sequence[Draws],
+) -> TrainedBlock:
+    """Train the clients of a block one after another."""
+    statistics = _told(run, assigned, network.device)
     each = []
-    for i, client in enumerate(clients):
+    for i, client in enumerate(assigned.clients):
         network.load(models[assigned.chosen[i]])
-        mine = data.client(client)
-        arrays = {name: values[i] for name, values in statistics.items()}
-        state = {name: values[i] for name, values in states.items()}
-        optimizer = resume_optimizer(training, lr, state, (network.layout.size,), network.device)
+        examples = data.client(client)
+        states = {name: values[i] for name, values in assigned.optimizer_states.items()}
+        optimizer = _resumed(run, network, assigned.round, states)
+        own = {name: values[i] for name, values in statistics.items()}
         gradient = loop.client_gradient(
-            network, run.training, run.objective, mine, arrays, draws[i]
+            network, run.training, run.objective, examples, own, draws[i]
         )
-        loss = loop.train(network, mine.x, mine.y, batches[i], optimizer, gradient, draws[i])
+        loss = loop.train(
+            network,
+            examples,
+            batches[i],
+            optimizer,
+            gradient,
+            draws[i],
+        )
         weights = network.weights()
-        of_client = {k: values[None] for k, values in optimizer_state(optimizer).items()}
-        each.append(
-            TrainedBlock(weights.params[None], weights.buffers[None], np.array([loss]), of_client)
+        kept = {name: values[None] for name, values in optimizer_state(optimizer).items()}
+        one = TrainedBlock(
+            weights.params[None],
+            weights.buffers[None],
+            np.array([loss]),
+            kept,
         )
+        each.append(one)
     return joined(each)
+
+
+def _told(
+    run: Run,
+    assigned: Assignment,
+    device: torch.device,
+) -> dict[str, torch.Tensor]:
+    """Return the client statistics that the objective reads, [clients] by name."""
+    names = set(run.objective.module.NEEDS) & set(assigned.statistics)
+    return {
+        name: torch.as_tensor(assigned.statistics[name], dtype=torch.float32, device=device)
+        for name in names
+    }
+
+
+def _resumed(
+    run: Run,
+    network: Network,
+    round_: int,
+    states: Mapping[str, np.ndarray],
+    *clients: int,
+) -> Optimizer:
+    """Return the optimizer of one client, or of so many ``clients``, in a round."""
+    config = run.training.config
+    lr = run.training.module.learning_rate(config, round_)
+    shape = (*clients, network.layout.size)
+    return resume_optimizer(config, lr, states, shape, network.device)
 
 
 def joined(blocks: Sequence[TrainedBlock]) -> TrainedBlock:
     """Return the block that has the clients of all."""
-    names = "params", "buffers", "loss"
-    params, buffers, loss = (
-        np.concatenate([getattr(block, name) for block in blocks]) for name in names
-    )
     states = blocks[0].optimizer_states
     return TrainedBlock(
-        params,
-        buffers,
-        loss,
+        np.concatenate([block.params for block in blocks]),
+        np.concatenate([block.buffers for block in blocks]),
+        np.concatenate([block.loss for block in blocks]),
         {
             name: np.concatenate([block.optimizer_states[name] for block in blocks])
             for name in states
@@ -180,19 +251,18 @@ def alone(assigned: Assignment, position: int) -> Assignment:
 def read_by_training(
     run: Run, data: Federation, assigned: Assignment
 ) -> tuple[list[Any], list[NDArray[Any]]]:
-    """Return all that the result of `train` depends on besides models and generators: JSON
-    values, and arrays.
-    """
+    """Return all that `train` depends on besides models and generators: JSON values, and arrays."""
     slots = [slot.to_dict() for slot in (run.model, run.training, run.objective)]
     selected = run.clustering.module.selection_size(run.clustering.config)
     needed = sorted(set(run.objective.module.NEEDS) & set(assigned.statistics))
-    named = {name: assigned.statistics[name] for name in needed} | dict(
-        sorted(assigned.optimizer_states.items())
-    )
-    examples = [data.client(client) for client in assigned.clients]
-    arrays = [array for part in examples for array in (part.x, part.y)]
+    named = {name: assigned.statistics[name] for name in needed}
+    named |= dict(sorted(assigned.optimizer_states.items()))
     place = list(assigned.clients), assigned.chosen.tolist(), assigned.round
     plain = [slots, selected, place, data.classes, repr(data.prepare), list(named)]
+    arrays = []
+    for client in assigned.clients:
+        examples = data.client(client)
+        arrays += [examples.x, examples.y]
     return plain, arrays + [np.asarray(values) for values in named.values()]
 
 
@@ -205,14 +275,15 @@ def _draws(
     stream: Stream,
 ) -> Draws:
     """Draw a client's random numbers of this round, except for its batches, which are ``plan``."""
+    config = run.training.config
     noisy = run.training.module.PRIVATE_STEPS
     probing = run.objective.module.ITERATES
-    if not (noisy or probing or network.random or run.training.config.augment != "none"):
+    if not (noisy or probing or network.random or config.augment != "none"):
         return NOTHING
-    chance = stream("augmentation", client)
+    rng = stream("augmentation", client)
     return Draws(
-        dropout=int(chance.integers(2**63)) if network.random else None,
-        crops=draw_crops(run.training.config, plan, data.shape, data.prepare, chance),
+        dropout=int(rng.integers(2**63)) if network.random else None,
+        crops=draw_crops(config, plan, data.shape, data.prepare, rng),
         noise=generator(stream("gradient_noise", client), network.device) if noisy else None,
         probes=generator(stream("probes", client), network.device) if probing else None,
     )
@@ -227,16 +298,14 @@ def train_again(
     position: int,
     stream: Stream,
 ) -> Floats:
-    """Repeat what one client of a block, at ``position``, does in a round; return its parameters
-    [d], as it sends them.
+    """Repeat what the client at ``position`` of a block does; return the parameters [d] it sends.
 
     With the generators that it had, the result is the same, bit for bit where clients are trained
     one after another. So whoever imitates a client adds the noise of its private update, too.
     """
     single = alone(assigned, position)
-    return protect(
-        run, train(run, data, network, models, single, stream), single, models, stream
-    ).params[0]
+    trained = train(run, data, network, models, single, stream)
+    return protect(run, trained, single, models, stream).params[0]
 
 
 def silence(
@@ -245,10 +314,10 @@ def silence(
     models: Sequence[Weights],
     silent: Collection[int],
 ) -> TrainedBlock:
-    """Return the trained block in which the ``silent`` clients (ids) have the model that they
-    were sent, statistics included.
+    """Give the ``silent`` clients (ids) of a trained block the model that they were sent.
 
-    Their weight in the mean, their loss and their optimizer state stay.
+    That includes running statistics. Their weight in the mean, their loss and their optimizer state
+    stay.
     """
     params = trained.params.copy()
     buffers = trained.buffers.copy()
@@ -267,8 +336,7 @@ def protect(
     stream: Stream,
     noisy: bool | NDArray[np.bool_] = True,
 ) -> TrainedBlock:
-    """Return the block as its clients send it: with the private update of each, where the
-    privacy slot has any.
+    """Return the block as its clients send it: with private updates, if the privacy slot has any.
 
     An update that is not finite counts as zero, and is protected like the others. What a client
     sends is rounded to float32 after the noise was added. Where ``noisy`` (all, or [clients]) is
@@ -279,7 +347,8 @@ def protect(
         return trained
     params = trained.params.copy()
     buffers = trained.buffers.copy()
-    adds = np.broadcast_to(noisy, len(assigned.clients))
+    d = params.shape[1]
+    adds = np.broadcast_to(noisy, len(params))
     for i, client in enumerate(assigned.clients):
         sent = models[assigned.chosen[i]]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -288,9 +357,7 @@ def protect(
             update = np.zeros_like(update)
             params[i] = sent.params
             buffers[i] = sent.buffers
-        noise = (
-            Normals(len(update), stream("update_noise", client)) if adds[i] else Zeros(len(update))
-        )
+        noise = Normals(d, stream("update_noise", client)) if adds[i] else Zeros(d)
         private = privacy.module.private_update(privacy.config, update, noise)
         if private is not update:
             params[i] = sent.params + private
@@ -303,33 +370,34 @@ def pretrain(
     network: Network,
     rng: np.random.Generator,
 ) -> Weights:
-    """Return the weights before the first round: the network's, trained on the server's examples
-    if aggregation starts warm.
+    """Return the weights before the first round.
 
-    Without such examples, as in a shadow federation, they are the network's; a run without them is
-    refused beforehand.
+    They are the network's, trained on the server's examples if aggregation starts warm. Without
+    such examples, as in a shadow federation, they are not trained; a run without them is refused
+    beforehand.
     """
     warm = run.aggregation.module.warm_start(run.aggregation.config)
     if warm is None or not len(data.shadow):
         return network.weights()
     local = run.training.config
-    fields = {
-        "optimizer": "adam",
-        "lr": warm.lr,
-        "batch_size": warm.batch_size,
-        "device": local.device,
-    }
-    fields |= {"adam_epsilon": local.adam_epsilon, "drop_last": local.drop_last}
-    if isinstance(local, local_sgd.Config):
-        fields["precision"] = local.precision
-    config = local_sgd.Config.model_validate(fields)
+    config = local_sgd.Config(
+        optimizer="adam",
+        lr=warm.lr,
+        batch_size=warm.batch_size,
+        device=local.device,
+        adam_epsilon=local.adam_epsilon,
+        drop_last=local.drop_last,
+        precision=local.precision if isinstance(local, local_sgd.Config) else "float32",
+    )
     training: Component[TrainingContract, TrainingConfig] = Component(
         "local_sgd", config, "algorithms.training"
     )
-    strengths = data.draw_strengths(np.arange(len(data.shadow)) % data.clients, rng)
+    owners = np.arange(len(data.shadow)) % data.clients
+    strengths = data.draw_strengths(owners, rng)
     examples = Examples(data.prepare(data.shadow.x, strengths), data.shadow.y)
-    for _ in islice(loop.passes(network, examples, training, rng, data.prepare), warm.epochs):
-        pass
+    epochs = loop.passes(network, examples, training, rng, data.prepare)
+    for _ in range(warm.epochs):
+        next(epochs)
     return network.weights()
 
 
@@ -341,8 +409,9 @@ def evaluate(
     models: Sequence[Weights],
     stream: Stream,
 ) -> Evaluation:
-    """Compute loss and accuracy of every model on the training examples of ``clients``
-    (consecutive), in evaluation mode.
+    """Compute loss and accuracy of every model on the training examples of ``clients``.
+
+    The clients are consecutive; models are in evaluation mode.
     """
     first = data.offsets[clients[0]]
     last = data.offsets[clients[-1] + 1]
@@ -350,20 +419,20 @@ def evaluate(
     y = data.train.y[first:last]
     starts = data.offsets[list(clients)] - first
     sizes = data.sizes[list(clients)]
-    losses, accuracies, selection = np.empty((3, len(clients), len(models)))
-    chosen = selection_examples(run, sizes.tolist(), stream, clients)
+    selected = selection_examples(run, sizes.tolist(), stream, clients)
+    found = Evaluation(*np.empty((3, len(clients), len(models))))
     for j, weights in enumerate(models):
         network.load(weights)
         logits = network.logits(x)
-        example_losses = cross_entropies(logits, y)
+        losses = cross_entropies(logits, y)
         hits = (logits.argmax(1) == y).astype(np.float64)
-        losses[:, j] = np.add.reduceat(example_losses, starts) / sizes
-        accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
-        selection[:, j] = [
-            losses[i, j] if picked is None else example_losses[starts[i] + picked].mean()
-            for i, picked in enumerate(chosen)
-        ]
-    return Evaluation(losses, accuracies, selection)
+        found.losses[:, j] = np.add.reduceat(losses, starts) / sizes
+        found.accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
+        found.selection[:, j] = found.losses[:, j]
+        for i, positions in enumerate(selected):
+            if positions is not None:
+                found.selection[i, j] = losses[starts[i] + positions].mean()
+    return found
 
 
 def sum_updates(
@@ -374,13 +443,11 @@ def sum_updates(
     assignment: Ints,
     examples: Ints,
 ) -> dict[int, PartialSum]:
-    """Clip the block's updates with the privacy slot and sum them by cluster, for each cluster
-    that a client chose.
+    """Clip the block's updates with the privacy slot, and sum them for each chosen cluster.
 
     An update that the privacy slot scales by zero, such as one that is not finite, counts as none:
-    it is zero, and the
-    client's running statistics are those that it was sent. ``clients`` ascend; ``assignment`` is
-    the model of each, and ``examples`` its number of training examples.
+    it is zero, and the client's running statistics are those that it was sent. ``clients`` ascend;
+    ``assignment`` is the model of each, and ``examples`` its number of training examples.
     """
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
@@ -390,12 +457,12 @@ def sum_updates(
     for i in np.flatnonzero(scales == 0):
         buffers[i] = models[assignment[i]].buffers
     weights = server.weigh(run, examples)
-    needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
+    needed = server.needs_updates(run)
     parts = {}
     for j in np.unique(assignment):
-        mine: Any = np.flatnonzero(assignment == j)
-        # a slice of all clients is a view, not a copy
-        mine = slice(None) if len(mine) == len(assignment) else mine
+        here = assignment == j
+        # A slice of all clients is a view and not a copy.
+        mine: Any = slice(None) if here.all() else np.flatnonzero(here)
         parts[int(j)] = PartialSum(
             clients=np.asarray(clients)[mine],
             weights=weights[mine],
@@ -418,8 +485,7 @@ def measure_curvatures(
     stream: Stream,
     parts: int = 1,
 ) -> Doubles:
-    """Measure the Hessian at each client's trained model, on examples that are the same in every
-    round.
+    """Measure the Hessian at each client's trained model, on the same examples in every round.
 
     They are divided into so many ``parts``: the even and the odd places of the order in which they
     were drawn are two halves, with start vectors and labels of their own.
@@ -431,14 +497,20 @@ def measure_curvatures(
     spectra = np.full((len(clients), parts, 3), np.nan)
     for i, client in enumerate(clients):
         network.load(Weights(trained.params[i], trained.buffers[i]))
-        mine = data.client(client)
-        order = stream("curvature_examples", client).permutation(len(mine))[
-            : run.curvature.examples
-        ]
-        for part in range(parts) if len(order) >= parts else ():
+        examples = data.client(client)
+        order = stream("curvature_examples", client).permutation(len(examples))
+        order = order[: run.curvature.examples]
+        if len(order) < parts:
+            continue
+        for part in range(parts):
             chosen = np.sort(order[part::parts])
-            rng = stream("curvature_probes", client, *([1 + part] if parts > 1 else []))
+            place = (1 + part,) if parts > 1 else ()
+            rng = stream("curvature_probes", client, *place)
             spectra[i, part] = hessian.spectrum(
-                network, mine.x[chosen], mine.y[chosen], run.curvature, rng
+                network,
+                examples.x[chosen],
+                examples.y[chosen],
+                run.curvature,
+                rng,
             )
     return spectra

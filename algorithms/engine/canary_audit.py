@@ -146,19 +146,37 @@ def observe(
     norm = plan.norm if plan.norm is not None else float(np.median(sent)) if len(sent) else 0.0
     if not norm > 0:  # nobody sent anything that a canary could be like
         return scores
-    sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
+    sends = np.where(
+        panel.inside,
+        turn,
+        -turn if plan.opposite else 0.0,
+    )
     present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
-    sends = np.where(np.isin(np.arange(m), present), sends, 0.0)
+    sends = np.where(
+        np.isin(np.arange(m), present),
+        sends,
+        0.0,
+    )
     of_clients = now.sizes[received.clients]
     largest = int((of_clients if len(of_clients) else now.sizes).max())
     divisor = float(server.weigh(run, of_clients if len(of_clients) else np.array([largest])).sum())
-    total, moved = sum_of_canaries(run, replace(plan, norm=norm), panel, sends, largest)
+    total, moved = sum_of_canaries(
+        run,
+        replace(plan, norm=norm),
+        panel,
+        sends,
+        largest,
+    )
     # an absent client counts as zero, so weights stay
     joined = replace(received, mean=received.mean + total / divisor)
     if not len(of_clients):  # a round to which only canaries came
         unit = np.ones(1)
         joined = replace(
-            joined, clients=np.zeros(1, np.int64), weights=unit, norms=unit, scales=unit
+            joined,
+            clients=np.zeros(1, np.int64),
+            weights=unit,
+            norms=unit,
+            scales=unit,
         )
     rho = server.step(run, now.state, now.model, joined, noise).model.params - now.model.params
     products = panel.directions.products(rho)

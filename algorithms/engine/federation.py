@@ -82,7 +82,13 @@ def train_one_each(
         )
 
     return _train(
-        run, data, network, begun, history, list(map(unnumbered, streams)), [EVERYTHING] * len(data)
+        run,
+        data,
+        network,
+        begun,
+        history,
+        list(map(unnumbered, streams)),
+        [EVERYTHING] * len(data),
     )
 
 
@@ -145,14 +151,27 @@ def train_models(
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
-    state = begin(run, list(models) * len(data), sum(part.clients for part in data))
+    state = begin(
+        run,
+        list(models) * len(data),
+        sum(part.clients for part in data),
+    )
     each = len(models)
 
     def divided() -> list[list[Weights]]:
         return [state.models[each * r : each * (r + 1)] for r in range(len(data))]
 
     told = (lambda: after(state.round, divided())) if after else None
-    _train(run, data, network, state, history, streams, sending or [EVERYTHING] * len(data), told)
+    _train(
+        run,
+        data,
+        network,
+        state,
+        history,
+        streams,
+        sending or [EVERYTHING] * len(data),
+        told,
+    )
     return divided()
 
 
@@ -182,9 +201,16 @@ def _train(
         (offsets + np.arange(at, min(at + width, each))).ravel() for at in range(0, each, width)
     ]
     silent = {each * r + client for r, one in enumerate(sending) for client in one.silent}
-    joint = Sending(silent, np.repeat([bool(one.noisy) for one in sending], each), sending[0].train)
+    joint = Sending(
+        silent,
+        np.repeat([bool(one.noisy) for one in sending], each),
+        sending[0].train,
+    )
 
-    def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
+    def train(
+        sent: list[Weights],
+        assigned: list[Assignment],
+    ) -> list[BlockResult]:
         local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
         fixed = lambda purpose, client: streams[client // each](purpose, client % each)  # noqa: E731
         draws = local, fixed
@@ -196,7 +222,11 @@ def _train(
     clients = Clients(blocks, train, network.layout)
     first = models * np.arange(len(data))[:, None]  # the number of each federation's first model
     for round_, plan in list(enumerate(history))[state.round :]:
-        state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
+        state.assignment = np.where(
+            plan == ABSENT,
+            ABSENT,
+            first + plan,
+        ).ravel()
         noise = [
             server.draw_noise(run, size, stream("noise", round_, j))
             if one.noisy
@@ -207,7 +237,14 @@ def _train(
         visiting = [
             rng for stream in streams for rng in [stream("participation", round_, 1)] * models
         ]
-        advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), noise, visiting)
+        advance(
+            run,
+            clients,
+            state,
+            np.flatnonzero(state.assignment != ABSENT),
+            noise,
+            visiting,
+        )
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
         if after:

@@ -55,7 +55,10 @@ def begin(run: Run, d: int, clients: int) -> State:
     lone = min(LONE, number_of_directions(d))
     counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
     of_clients = {name: np.zeros((models, clients), np.int64) for name in ("set", "there")}
-    squares = {"direction": np.zeros((models, lone)), "scale": np.zeros((models, lone))}
+    squares = {
+        "direction": np.zeros((models, lone)),
+        "scale": np.zeros((models, lone)),
+    }
     return squares | {"presence": np.zeros((models, clients))} | of_clients | counts
 
 
@@ -89,7 +92,9 @@ def observe(
     added = (released - params if level else params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
     beside = privacy.module.noise_beside(
-        privacy.config, received, (np.float32(norm) * directions.row(i) for i in rows)
+        privacy.config,
+        received,
+        (np.float32(norm) * directions.row(i) for i in rows),
     )
     ratio = beside / level if level else np.ones(len(rows))  # [canaries]
     weights = server.weigh(run, now.sizes[received.clients])

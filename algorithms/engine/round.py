@@ -110,7 +110,10 @@ def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     }
 
 
-def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def under(
+    prefix: str,
+    arrays: Mapping[str, NDArray[Any]],
+) -> dict[str, NDArray[Any]]:
     """The arrays whose names begin with ``prefix``, without it, in the order of their names."""
     return {
         name.removeprefix(prefix): arrays[name]
@@ -145,7 +148,10 @@ def begin(
     """
     servers = [server.begin(run, model) for model in models]
     return RoundState(
-        models, servers, np.full(clients, -1), server.initial_statistics(run, clients)
+        models,
+        servers,
+        np.full(clients, -1),
+        server.initial_statistics(run, clients),
     )
 
 
@@ -183,7 +189,13 @@ def advance(
     """
     results = clients.train(state.models, assign(clients.blocks, state, cohort))
     record(run, state, results, visiting)
-    steps = step(run, state, gather(run, clients.layout, state, results), noise, fork)
+    steps = step(
+        run,
+        state,
+        gather(run, clients.layout, state, results),
+        noise,
+        fork,
+    )
     state.round += 1
     return results, steps
 
@@ -204,7 +216,13 @@ def assign(
             optimizers = {name: values[clients] for name, values in state.optimizer_states.items()}
             chosen = state.assignment[clients]
             assigned.append(
-                Assignment(tuple(clients.tolist()), chosen, state.round, statistics, optimizers)
+                Assignment(
+                    tuple(clients.tolist()),
+                    chosen,
+                    state.round,
+                    statistics,
+                    optimizers,
+                )
             )
     return assigned
 
@@ -231,11 +249,22 @@ def train_block(
     statistics = dict[str, Doubles]()
     halves = None
     of_round, fixed = streams
-    trained = (sending.train or block.train)(run, data, network, models, assigned, of_round)
+    trained = (sending.train or block.train)(
+        run,
+        data,
+        network,
+        models,
+        assigned,
+        of_round,
+    )
     if run.measures_curvature:
         measured = run, data, network, clients, trained, fixed
         names = "lambda_max", "hessian_trace", "hessian_trace_error"
-        statistics |= zip(names, block.measure_curvatures(*measured)[:, 0].T, strict=True)
+        statistics |= zip(
+            names,
+            block.measure_curvatures(*measured)[:, 0].T,
+            strict=True,
+        )
         # nothing depends on the halves but how well rho is known
         if server.reliability_due(run, assigned.round):
             halves = block.measure_curvatures(*measured, parts=2)[..., :2]
@@ -244,7 +273,12 @@ def train_block(
     sent = block.protect(run, sent, assigned, models, of_round, noisy)
     observed = observe(sent) if observe else {}
     parts = block.sum_updates(
-        run, sent, clients, models, assigned.chosen, data.sizes[list(clients)]
+        run,
+        sent,
+        clients,
+        models,
+        assigned.chosen,
+        data.sizes[list(clients)],
     )
     statistics |= {"train_loss": trained.loss}
     return BlockResult(
@@ -303,7 +337,13 @@ def step(
     for j, received in gathered:
         if fork is not None:
             fork(j, received)
-        steps[j] = after = server.step(run, state.servers[j], state.models[j], received, noise[j])
+        steps[j] = after = server.step(
+            run,
+            state.servers[j],
+            state.models[j],
+            received,
+            noise[j],
+        )
         state.models[j] = after.model
         state.servers[j] = after.state
         weights[received.clients] = after.weights
@@ -323,11 +363,20 @@ def compare_curvatures(
     compared = dict[int, Metrics]()
     for result in results:
         if result.halves is not None:
-            server.keep(halves, len(state.assignment), result.clients, {"halves": result.halves})
+            server.keep(
+                halves,
+                len(state.assignment),
+                result.clients,
+                {"halves": result.halves},
+            )
     cohort = np.concatenate([result.clients for result in results])
     for cluster in np.unique(state.assignment[cohort]):
         peers = cohort[state.assignment[cohort] == cluster]
         curvatures = state.statistics["lambda_max"][peers], state.statistics["hessian_trace"][peers]
         rankings = halves["halves"][peers] if halves else None
-        compared[int(cluster)] = ranking.agreement(*curvatures, rankings, run.curvature)
+        compared[int(cluster)] = ranking.agreement(
+            *curvatures,
+            rankings,
+            run.curvature,
+        )
     return compared

@@ -65,7 +65,15 @@ def unlike_a_mean(run: Run) -> str:
             sent[client] *= factor
             # clipped to half their lengths
             received = received_updates(sent, weights, np.full(3, 0.5))
-            steps.append(server.step(run, state, model, received, server.no_noise(run, 6)))
+            steps.append(
+                server.step(
+                    run,
+                    state,
+                    model,
+                    received,
+                    server.no_noise(run, 6),
+                )
+            )
             first = steps[0]
             last = steps[-1]
             moved = last.model.params.astype(np.float64) - first.model.params

@@ -85,6 +85,11 @@ def step(
     return Step(after, state, received.weights, metrics | more | added, event)
 
 
+def needs_updates(run: Run) -> bool:
+    """Return whether the server needs each client's own update, and not only their sum."""
+    return "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
+
+
 def weigh(run: Run, examples: Ints) -> Doubles:
     """Return the weights [clients], before normalization, of clients with these numbers of
     ``examples`` [clients].
@@ -122,7 +127,13 @@ def sample_cohort(
         return np.arange(clients)
     if how == "poisson":
         return np.flatnonzero(rng.random(clients) < rate)
-    return np.sort(rng.choice(clients, size=max(1, round(rate * clients)), replace=False))
+    return np.sort(
+        rng.choice(
+            clients,
+            size=max(1, round(rate * clients)),
+            replace=False,
+        )
+    )
 
 
 def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
@@ -175,7 +186,11 @@ def rank_clients(
     for cluster in np.unique(assignment[cohort]):
         peers = cohort[assignment[cohort] == cluster]
         curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
-        rho[peers] = ranking.relative_rank(*curvatures, run.curvature, visiting[cluster])
+        rho[peers] = ranking.relative_rank(
+            *curvatures,
+            run.curvature,
+            visiting[cluster],
+        )
     return {"rho": rho}
 
 

@@ -69,7 +69,11 @@ def validation(
     the metrics are plain means.
     """
     owner, y = data.validation_owner, data.validation.y
-    used = np.where(owner < 0, np.bincount(assignment).argmax(), assignment[owner])
+    used = np.where(
+        owner < 0,
+        np.bincount(assignment).argmax(),
+        assignment[owner],
+    )
     logits = outputs[used, np.arange(len(y))]
     weights = np.zeros(len(y))
     for group in range(len(data.group_names)):

@@ -44,7 +44,12 @@ def fairness(
         np.bincount(cell[chosen], minlength=classes**2) for chosen in (slice(None), privileged)
     )
     cells = np.flatnonzero(everyone)
-    share, true, false = _gaps(ours[cells], everyone[cells], cells, classes)
+    share, true, false = _gaps(
+        ours[cells],
+        everyone[cells],
+        cells,
+        classes,
+    )
     return {
         "demographic_parity": float(_mean(np.abs(share))),
         "equal_opportunity": float(_mean(np.abs(true))),
@@ -79,7 +84,12 @@ def fairness_null(
     group = np.zeros(len(clients))
     group[of] = privileged
     ours = rng.permuted(np.tile(group, (draws, 1)), axis=1) @ counts
-    share, true, false = _gaps(ours, counts.sum(axis=0), cells, classes)
+    share, true, false = _gaps(
+        ours,
+        counts.sum(axis=0),
+        cells,
+        classes,
+    )
     gaps = {
         "demographic_parity_null": np.abs(share),
         "equal_opportunity_null": np.abs(true),
@@ -129,7 +139,12 @@ def _rates(
 
 
 def _ratio(part: Doubles, whole: Doubles) -> Doubles:
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return np.divide(
+        part,
+        whole,
+        out=np.full(part.shape, np.nan),
+        where=whole > 0,
+    )
 
 
 def _mean(values: Doubles) -> Doubles:
@@ -137,4 +152,9 @@ def _mean(values: Doubles) -> Doubles:
     defined = ~np.isnan(values)
     number = defined.sum(axis=-1)
     total = np.where(defined, values, 0.0).sum(axis=-1)
-    return np.divide(total, number, out=np.full(number.shape, np.nan), where=number > 0)
+    return np.divide(
+        total,
+        number,
+        out=np.full(number.shape, np.nan),
+        where=number > 0,
+    )

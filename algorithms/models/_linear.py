@@ -9,6 +9,9 @@ import math
 from torch import nn
 
 
-def linear(shape: tuple[int, ...], classes: int) -> nn.Module:
+def linear(
+    shape: tuple[int, ...],
+    classes: int,
+) -> nn.Module:
     """Build one linear layer on flattened examples of ``shape``."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))

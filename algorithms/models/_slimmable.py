@@ -36,7 +36,14 @@ class Conv(nn.Conv2d):
         kernel: int,
         stride: int = 1,
     ) -> None:
-        super().__init__(inside, outside, kernel, stride, padding=kernel // 2, bias=False)
+        super().__init__(
+            inside,
+            outside,
+            kernel,
+            stride,
+            padding=kernel // 2,
+            bias=False,
+        )
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
         """Map [n, c, h, w] to the first ``width`` of the output channels; c may be below the
@@ -61,7 +68,13 @@ class Norm(nn.BatchNorm2d):
             return super().forward(x)
         channels = x.shape[1]
         return batch_norm(
-            x, None, None, self.weight[:channels], self.bias[:channels], training=True, eps=self.eps
+            x,
+            None,
+            None,
+            self.weight[:channels],
+            self.bias[:channels],
+            training=True,
+            eps=self.eps,
         )
 
 

@@ -56,7 +56,12 @@ def declarations(config: Config) -> Mapping[str, Any]:
 def problems(config: Config, run: Run) -> Problems:
     """Refuse a path that names no callable, and arguments that it does not take."""
     try:
-        _callables.maker(config.callable, config.args, (1, 1, 1), 2)
+        _callables.maker(
+            config.callable,
+            config.args,
+            (1, 1, 1),
+            2,
+        )
     except _callables.CallableError as error:
         return [(error.field, f"{config.callable} {error}")]
     return []
@@ -70,7 +75,12 @@ def build(
     """Call the callable; `algorithms.core.own_values` refuses what is no module."""
     from algorithms.models import _facts
 
-    module: nn.Module = _facts.made(config.callable, config.args, shape, classes)
+    module: nn.Module = _facts.made(
+        config.callable,
+        config.args,
+        shape,
+        classes,
+    )
     return module
 
 

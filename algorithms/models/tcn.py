@@ -40,7 +40,10 @@ class Config(SlotConfig):
     )
 
 
-def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
+def shape_problem(
+    config: Config,
+    shape: tuple[int, ...],
+) -> str | None:
     """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
     shortest = 4 if config.causal else 10
     if len(shape) >= 2 and math.prod(shape[1:]) >= shortest:
@@ -69,4 +72,8 @@ def build(
         layers += [nn.Conv2d(channels, CHANNELS, (1, KERNEL)), nn.MaxPool2d((1, 2)), nn.ReLU()]
         channels = CHANNELS
         length = (length if config.causal else length - KERNEL + 1) // 2
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS * length, classes))
+    return nn.Sequential(
+        *layers,
+        nn.Flatten(),
+        nn.Linear(CHANNELS * length, classes),
+    )

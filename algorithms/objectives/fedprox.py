@@ -65,7 +65,14 @@ def loss(
     ``client["sent"]`` holds the weights that the client started from, by name; ``inactive`` ignores
     them.
     """
-    empirical = plain.loss(plain.Config(), forward, arrays, x, y, client)
+    empirical = plain.loss(
+        plain.Config(),
+        forward,
+        arrays,
+        x,
+        y,
+        client,
+    )
     if config.mode == "inactive":
         return empirical
     distance = sum((arrays[name] - sent).square().sum() for name, sent in client["sent"].items())

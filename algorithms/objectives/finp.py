@@ -117,7 +117,13 @@ def loss(
     elif config.regularizer == "spectral_product":
         log_lip = _lipschitz.spectral(arrays, client["carry"])
     else:
-        log_lip = _lipschitz.jacobian(forward, arrays, x, y != IGNORED, client["carry"]["start"])
+        log_lip = _lipschitz.jacobian(
+            forward,
+            arrays,
+            x,
+            y != IGNORED,
+            client["carry"]["start"],
+        )
     strength = config.beta * client["rho"]
     if config.normalize == "none":
         return entropy + strength * log_lip.exp()

@@ -152,7 +152,9 @@ def bound(config: Any, norms: Doubles) -> Doubles:
     """
     finite = np.isfinite(norms)
     return np.where(
-        finite, config.clip / np.maximum(np.where(finite, norms, config.clip), config.clip), 0.0
+        finite,
+        config.clip / np.maximum(np.where(finite, norms, config.clip), config.clip),
+        0.0,
     )
 
 

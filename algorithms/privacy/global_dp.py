@@ -203,7 +203,9 @@ def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
         return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
 
     z = accounting.calibrate(
-        lambda z: _planned(noise(z), run, run.rounds), config.target_epsilon, MOST_NOISE
+        lambda z: _planned(noise(z), run, run.rounds),
+        config.target_epsilon,
+        MOST_NOISE,
     )
     return config if z is None else noise(z)
 
@@ -217,7 +219,9 @@ def rounds(config: Config, run: Run) -> int:
     if _planned(config, run, run.rounds) <= config.stop_at_epsilon:
         return run.rounds
     return bisect_right(
-        range(1, run.rounds), config.stop_at_epsilon, key=lambda k: _planned(config, run, k)
+        range(1, run.rounds),
+        config.stop_at_epsilon,
+        key=lambda k: _planned(config, run, k),
     )
 
 
@@ -261,7 +265,11 @@ def remark(config: Config, run: Run) -> str:
 
 def _planned(config: Config, run: Run, count: int) -> float:
     """Compute the epsilon after ``count`` rounds before any of them."""
-    return accounting.composed(((_event(config, run), count),), config.delta, config.neighboring)
+    return accounting.composed(
+        ((_event(config, run), count),),
+        config.delta,
+        config.neighboring,
+    )
 
 
 def _event(config: Config, run: Run) -> PrivacyEvent:

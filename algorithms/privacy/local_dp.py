@@ -186,7 +186,11 @@ def planned(config: Config, run: Run) -> Account | None:
     """Return the account of a client that sends in every round; None where no epsilon holds."""
     if refusal(config, run):
         return None
-    return Account((_event(config),) * run.rounds, RELATIONS[config.neighboring][1], config.delta)
+    return Account(
+        (_event(config),) * run.rounds,
+        RELATIONS[config.neighboring][1],
+        config.delta,
+    )
 
 
 def epsilon_after(config: Config, rounds: int) -> float:
@@ -196,7 +200,9 @@ def epsilon_after(config: Config, rounds: int) -> float:
     1.1994
     """
     return accounting.composed(
-        ((_event(config), rounds),), config.delta, RELATIONS[config.neighboring][1]
+        ((_event(config), rounds),),
+        config.delta,
+        RELATIONS[config.neighboring][1],
     )
 
 
@@ -277,7 +283,11 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 def sense(config: Config) -> str:
     """Return in words what an epsilon holds for."""
-    return accounting.sense(config.noise, RELATIONS[config.neighboring][2], AGAINST)
+    return accounting.sense(
+        config.noise,
+        RELATIONS[config.neighboring][2],
+        AGAINST,
+    )
 
 
 def remark(config: Config, run: Run) -> str:

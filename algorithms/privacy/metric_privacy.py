@@ -232,7 +232,11 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
     spreads = []
     apart = distances(products).mean(axis=0)
     for i in range(len(apart)):
-        others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
+        others = np.delete(
+            np.delete(apart, i, axis=0),
+            i,
+            axis=1,
+        )
         spreads.append(float(others.max(initial=0.0)) or 1.0)
     return _deviations(config, received, spreads)
 

@@ -60,5 +60,10 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return why no client has a guarantee, and what canaries found, beside which there is no
     claim.
     """
-    audit = finding.metrics(outcome.canaries, DELTA, {}, sampled=run.participation != "all")
+    audit = finding.metrics(
+        outcome.canaries,
+        DELTA,
+        {},
+        sampled=run.participation != "all",
+    )
     return {"guarantee": "none: updates are neither clipped nor noised", **audit}

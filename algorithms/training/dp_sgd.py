@@ -237,7 +237,11 @@ def one_epoch(
         return one_pass(examples, config.batch_size, rng, config.drop_last)
     rate = sampling_rate(config, examples)
     joined = [np.flatnonzero(rng.random(examples) < rate) for _ in range(lots(config, examples))]
-    rows = np.full((len(joined), max(map(len, joined), default=1)), PADDING, np.int64)
+    rows = np.full(
+        (len(joined), max(map(len, joined), default=1)),
+        PADDING,
+        np.int64,
+    )
     for row, chosen in zip(rows, joined, strict=True):
         row[: len(chosen)] = chosen
     return rows
@@ -294,7 +298,11 @@ def private_gradient(
             network.grads.add_(clip_for_privacy(grads, config.clip).sum(0))
             total += losses.sum()
         if config.noise_multiplier:
-            normals = torch.randn(network.grads.shape, generator=noise, device=network.device)
+            normals = torch.randn(
+                network.grads.shape,
+                generator=noise,
+                device=network.device,
+            )
             network.grads.add_(normals, alpha=config.noise_multiplier * config.clip)
         network.grads.div_(expected or max(len(targets), 1))
         return total / max(len(targets), 1)

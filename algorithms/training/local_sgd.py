@@ -131,7 +131,11 @@ def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
     if len(passes) == 1:
         return passes[0]
     width = max((rows.shape[1] for rows in passes), default=min(batch_size, WIDEST))
-    plan = np.full((sum(len(rows) for rows in passes), width), PADDING, np.int64)
+    plan = np.full(
+        (sum(len(rows) for rows in passes), width),
+        PADDING,
+        np.int64,
+    )
     at = 0
     for rows in passes:
         plan[at : at + len(rows), : rows.shape[1]] = rows

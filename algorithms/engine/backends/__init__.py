@@ -1,12 +1,13 @@
-"""The two ways to run local training: `loop`, one client after another, and `vmap`, a whole
-block at once.
+"""Two ways to train locally: `loop`, one client after another, and `vmap`, a block at once.
 
 Nothing here loads torch, so the server and a dry run can ask how a run trains.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+from algorithms.engine import server
 from algorithms.interfaces import Run
 from algorithms.training import local_sgd
 
@@ -25,27 +26,30 @@ def trains_together(run: Run) -> bool:
 
 
 def together(run: Run, examples: int, parameters: int) -> int:
-    """Return how many federations a task trains, each on so many bytes of examples, with models
-    of so many parameters.
+    """Return how many federations a task trains at once.
+
+    Each has so many bytes of ``examples``, and models of so many ``parameters``.
     """
     if not trains_together(run):
         return 1
     config = run.training.config
-    kept = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     # Of all clients where the server needs each update, or optimizers keep their states; else of
     # those that train at once.
-    models = (
-        run.data.config.clients
-        if kept or config.optimizer_state == "persist"
-        else config.block_size
-    )
+    all_clients = server.needs_updates(run) or config.optimizer_state == "persist"
+    models = run.data.config.clients if all_clients else config.block_size
     largest = max(examples, 4 * parameters * models)
     return max(1, min(TOGETHER, MOST_BYTES // max(1, largest)))
 
 
-def divided(jobs: Sequence[Any], most: int) -> list[Sequence[Any]]:
-    """Return the shadow models of each task: as few tasks of at most so many federations as
-    possible, evenly; others alone.
+def divided(
+    jobs: Sequence[Any],
+    most: int,
+) -> list[Sequence[Any]]:
+    """Divide shadow models evenly over as few tasks of at most so many federations as possible.
+
+    Shadow models that are not federations are trained alone.
     """
-    parts = -(-len(jobs) // most) if all(job.rounds for job in jobs) else len(jobs)
-    return [jobs[len(jobs) * i // parts : len(jobs) * (i + 1) // parts] for i in range(parts)]
+    number = len(jobs)
+    parts = -(-number // most) if all(job.rounds for job in jobs) else number
+    ends = [number * i // parts for i in range(parts + 1)]
+    return [jobs[begin:end] for begin, end in pairwise(ends)]

@@ -16,6 +16,7 @@ from algorithms.core.network import Network
 from algorithms.engine.augmentation import Crops
 from algorithms.interfaces import ClientInputs, ObjectiveContract
 from datasets.components import Component, Config
+from datasets.federation import Examples
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,10 @@ NOTHING = Draws()
 TWISTER_STARTS, TWISTER_WORDS = 24, 624
 
 
-def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:
+def generator(
+    rng: np.random.Generator,
+    device: torch.device,
+) -> torch.Generator:
     """Return a torch generator on ``device``, seeded from ``rng``.
 
     On a CPU, torch keeps 32 bits of a seed, so few that somebody could try all of them, and that
@@ -46,7 +50,13 @@ def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator
     torch_rng = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
     if torch_rng.device.type == "cpu":
         state = torch_rng.get_state()
-        words = torch.from_numpy(rng.integers(2**32, size=TWISTER_WORDS, dtype=np.int64))
+        words = torch.from_numpy(
+            rng.integers(
+                2**32,
+                size=TWISTER_WORDS,
+                dtype=np.int64,
+            )
+        )
         state[TWISTER_STARTS : TWISTER_STARTS + 8 * TWISTER_WORDS] = words.view(torch.uint8)
         torch_rng.set_state(state)
     return torch_rng
@@ -67,25 +77,27 @@ def begin_inputs(
     network: Network,
     objective: Component[ObjectiveContract, Config],
     start: torch.Tensor,
-    shape: tuple[int, ...],
+    examples: Examples,
     statistics: Mapping[str, torch.Tensor],
     probes: torch.Generator | None,
 ) -> ClientInputs:
-    """Prepare the inputs of one client's objective at the start of a round: ``statistics``,
-    ``sent`` and ``carry``.
+    """Prepare the inputs of one client's objective: ``statistics``, ``sent`` and ``carry``.
 
-    ``start`` [d] are the weights that the client starts from, and ``shape`` that of one example;
-    ``probes`` draws the start of the objective's iterations.
+    ``start`` [d] are the weights that the client starts the round from, and ``examples`` have the
+    shape of its own; ``probes`` draws the start of the objective's iterations.
     """
     inputs: ClientInputs = dict(statistics)
     if "sent" in objective.module.NEEDS:
         inputs["sent"] = network.layout.views(start.clone())
     if objective.module.ITERATES:
         assert probes is not None  # drawn for every objective that iterates
-        arrays = network.layout.views(start)
         with torch.no_grad():
             inputs["carry"] = objective.module.carry(
-                objective.config, functional_forward(network), arrays, shape, probes
+                objective.config,
+                functional_forward(network),
+                network.layout.views(start),
+                examples.x.shape[1:],
+                probes,
             )
     return inputs
 

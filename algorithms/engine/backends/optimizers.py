@@ -86,7 +86,11 @@ class Optimizer:
             # operations: the last digits of this one depend on a number's place in a vector, and so
             # a client's weights would depend on who shares its block.
             # PyTorch counts this step itself
-            before = torch.full((), float(self.steps - 1), device=params.device)
+            before = torch.full(
+                (),
+                float(self.steps - 1),
+                device=params.device,
+            )
             adam(
                 [params],
                 [grads],
@@ -108,7 +112,11 @@ class Optimizer:
         square.mul_(second).addcmul_(grads, grads, value=1 - second)
         if isinstance(self.steps, int):
             scale = (square / (1 - second**self.steps)).sqrt_().add_(self.config.adam_epsilon)
-            params.addcdiv_(mean, scale, value=-self.lr / (1 - first**self.steps))
+            params.addcdiv_(
+                mean,
+                scale,
+                value=-self.lr / (1 - first**self.steps),
+            )
         else:
             steps = self.steps[: len(grads)]
             scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)

@@ -62,7 +62,7 @@ def by_loop(
     network.load(start)
     slot = StandIn(module=local_sgd, config=training)
     gradient = loop.client_gradient(network, slot, PLAIN, Examples(x, y), {})
-    loss = loop.train(network, x, y, plan, Optimizer(training, training.lr), gradient)
+    loss = loop.train(network, Examples(x, y), plan, Optimizer(training, training.lr), gradient)
     return network.weights().params, loss
 
 
@@ -71,7 +71,7 @@ def by_vmap(
 ) -> Any:
     begun = torch.stack([torch.from_numpy(weights.params) for weights in start])
     params, loss = vmap.train(
-        network, begun, x, y, plans, Optimizer(training, training.lr), PLAIN, {}
+        network, begun, Examples(x, y), plans, Optimizer(training, training.lr), PLAIN, {}
     )
     return params.numpy(), loss
 

@@ -197,13 +197,12 @@ def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33
             np.where(plan < 0, plan, plan + first)
             for plan, first in zip(plans, begin, strict=False)
         ]
-        begun, optimizer = (
-            torch.from_numpy(np.stack([start.params] * 3)),
-            Optimizer(training, training.lr),
+        begun = torch.from_numpy(np.stack([start.params] * 3))
+        optimizer = Optimizer(training, training.lr)
+        params, _ = vmap.train(
+            network, begun, Examples(x, y), rows, optimizer, objective, {"rho": told}, draws
         )
-        return vmap.train(network, begun, x, y, rows, optimizer, objective, {"rho": told}, draws)[
-            0
-        ].numpy()
+        return params.numpy()
     found = []
     for i, plan in enumerate(plans):
         network.load(start)
@@ -212,7 +211,7 @@ def trained(network: Network, config, rho: float, backend: str, sizes=(7, 20, 33
         slot = StandIn(module=local_sgd, config=training)
         own = Examples(x[mine], y[mine])
         gradient = loop.client_gradient(network, slot, objective, own, {"rho": told[i]}, draws[i])
-        loop.train(network, x[mine], y[mine], plan, optimizer, gradient, draws[i])
+        loop.train(network, own, plan, optimizer, gradient, draws[i])
         found.append(network.weights().params)
     return np.stack(found)
 

@@ -127,7 +127,7 @@ def test_two_rounds_with_memory_are_one_of_twice_the_length(backend, fields):
         plan = np.concatenate([schedule(training, len(mine), None, stream("batches", client))] * 2)
         optimizer = Optimizer(training, training.lr)
         gradient = loop.client_gradient(network, run.training, run.objective, mine, {})
-        loop.train(network, mine.x, mine.y, plan, optimizer, gradient)
+        loop.train(network, mine, plan, optimizer, gradient)
         np.testing.assert_allclose(found[i], network.weights().params, atol=2e-5)
         np.testing.assert_allclose(carried["moments"][i], torch.stack(optimizer.moments), atol=2e-5)
         assert carried["steps"][i] == len(plan) == optimizer.steps
