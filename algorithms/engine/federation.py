@@ -1,5 +1,4 @@
-"""Whole federations in one process, whose clients train the models that they are given: shadow
-models and replicas.
+"""Federations in one process that train models as they are given: shadow models and replicas.
 
 The round is that of a run (`algorithms.engine.round`), without choice of models, attacks or files.
 
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from algorithms.engine import server
 from algorithms.engine.round import (
     EVERYTHING,
     Clients,
+    LocalStreams,
     RoundState,
     Sending,
     Stream,
@@ -46,8 +47,7 @@ def train_one_each(
     took_part: NDArray[np.bool_] | None = None,
     begun: RoundState | None = None,
 ) -> RoundState:
-    """Train one model on all clients of each of several federations, and return their state
-    after so many ``rounds``.
+    """Train one model on all clients of each of several federations.
 
     Args:
         run: the run; its clustering, attacks, seed and number of rounds are ignored.
@@ -61,6 +61,9 @@ def train_one_each(
         begun: the state after fewer rounds, from which the rest follows as it would without; None:
             the initial weights.
 
+    Returns:
+        Their state after so many ``rounds``.
+
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
@@ -71,35 +74,25 @@ def train_one_each(
             for part, stream in zip(data, streams, strict=True)
         ]
         begun = begin(run, models, clients * len(data))
-    if took_part is not None:
-        history = np.where(took_part, 0, ABSENT)
+    if took_part is None:
+        each = [cohorts(run, clients, rounds, stream) for stream in streams]
+        history = np.stack(each, axis=1)
     else:
-        history = np.stack([cohorts(run, clients, rounds, stream) for stream in streams], axis=1)
-
-    def unnumbered(stream: Stream) -> Stream:
-        return lambda purpose, *place: stream(
-            purpose, *(place[:1] if purpose == "noise" else place)
-        )
-
-    return _train(
-        run,
-        data,
-        network,
-        begun,
-        history,
-        list(map(unnumbered, streams)),
-        [EVERYTHING] * len(data),
-    )
+        history = np.where(took_part, 0, ABSENT)
+    unnumbered = [partial(_unnumbered, stream) for stream in streams]
+    everything = [EVERYTHING] * len(data)
+    return _train(run, data, network, begun, history, unnumbered, everything)
 
 
-def initial_model(
-    run: Run,
-    data: Federation,
-    network: Network,
-    stream: Stream,
-) -> Weights:
-    """Return the model that a federation begins with, pre-trained if the aggregation asks for
-    it; see `train_one_each`.
+def _unnumbered(stream: Stream, purpose: str, *place: int) -> np.random.Generator:
+    """Return a generator whose place leaves out the number of the only model."""
+    return stream(purpose, *(place[:1] if purpose == "noise" else place))
+
+
+def initial_model(run: Run, data: Federation, network: Network, stream: Stream) -> Weights:
+    """Return the model that a federation begins with, see `train_one_each`.
+
+    It is pre-trained if the aggregation asks for it.
     """
     network.load(network.initial(stream("initial_weights")))
     return work.pretrain(run, data, network, stream("pretraining"))
@@ -111,13 +104,12 @@ def cohorts(
     rounds: int,
     stream: Stream,
 ) -> Ints:
-    """Sample who trains the only model in which round, 0, and who does not, `ABSENT`: [rounds,
-    clients].
-    """
+    """Sample who trains the only model, 0, and who does not, `ABSENT`: [rounds, clients]."""
     history = np.full((rounds, clients), ABSENT)
     for round_, present in enumerate(history):
         rng = stream("participation", round_)
-        present[server.sample_cohort(run.participation, run.participation_rate, clients, rng)] = 0
+        cohort = server.sample_cohort(run.participation, run.participation_rate, clients, rng)
+        present[cohort] = 0
     return history
 
 
@@ -131,8 +123,7 @@ def train_models(
     sending: Sequence[Sending] = (),
     after: Callable[[int, list[list[Weights]]], None] | None = None,
 ) -> list[list[Weights]]:
-    """Train several federations, and return the models of each; who trains which model in which
-    round is known beforehand.
+    """Train several federations in which it is known beforehand who trains which model.
 
     Args:
         run: the run; its clustering, attacks, seed, participation and rounds are ignored.
@@ -148,30 +139,22 @@ def train_models(
             a federation that is not noisy (one answer for all), the server adds no noise either.
         after: ``after(rounds, models)`` is told the models of each federation after so many rounds.
 
+    Returns:
+        The models of each federation.
+
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
-    state = begin(
-        run,
-        list(models) * len(data),
-        sum(part.clients for part in data),
-    )
-    each = len(models)
+    clients = sum(part.clients for part in data)
+    state = begin(run, list(models) * len(data), clients)
 
     def divided() -> list[list[Weights]]:
-        return [state.models[each * r : each * (r + 1)] for r in range(len(data))]
+        firsts = range(0, len(state.models), len(models))
+        return [state.models[first : first + len(models)] for first in firsts]
 
     told = (lambda: after(state.round, divided())) if after else None
-    _train(
-        run,
-        data,
-        network,
-        state,
-        history,
-        streams,
-        sending or [EVERYTHING] * len(data),
-        told,
-    )
+    sending = sending or [EVERYTHING] * len(data)
+    _train(run, data, network, state, history, streams, sending, told)
     return divided()
 
 
@@ -185,86 +168,88 @@ def _train(
     sending: Sequence[Sending],
     after: Callable[[], None] | None = None,
 ) -> RoundState:
-    """Train the rounds of ``history``, [rounds, K] or [rounds, R, K], after ``state``, which is
-    changed; see `train_models`.
+    """Train the rounds of ``history``, [rounds, K] or [rounds, R, K], after ``state``.
+
+    The state is changed; see `train_models`.
     """
     # Nothing of a federation depends on how well its curvatures are measured.
-    run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
-    whole = _join(data)
-    each = data[0].clients
+    curvature = run.curvature.model_copy(update={"reliability_every": 0})
+    run = replace(run, curvature=curvature)
+    joint = _join(data)
     models = len(state.models) // len(data)
-    offsets = each * np.arange(len(data))[:, None]
-    width = run.training.config.block_size
     size = network.layout.size
-    # A block of clients that are trained at once: the same block of all federations.
-    blocks = [
-        (offsets + np.arange(at, min(at + width, each))).ravel() for at in range(0, each, width)
-    ]
-    silent = {each * r + client for r, one in enumerate(sending) for client in one.silent}
-    joint = Sending(
-        silent,
-        np.repeat([bool(one.noisy) for one in sending], each),
-        sending[0].train,
-    )
 
-    def train(
-        sent: list[Weights],
-        assigned: list[Assignment],
-    ) -> list[BlockResult]:
-        local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
-        fixed = lambda purpose, client: streams[client // each](purpose, client % each)  # noqa: E731
-        draws = local, fixed
+    def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
+        generators = _generators(streams, data[0].clients, state.round)
+        together = _joint_sending(sending, data[0].clients)
         return [
-            train_block(run, whole, network, sent, block, draws, sending=joint)
+            train_block(run, joint, network, sent, block, generators, sending=together)
             for block in assigned
         ]
 
+    blocks = _blocks(run.training.config.block_size, data[0].clients, len(data))
     clients = Clients(blocks, train, network.layout)
     first = models * np.arange(len(data))[:, None]  # the number of each federation's first model
     for round_, plan in list(enumerate(history))[state.round :]:
-        state.assignment = np.where(
-            plan == ABSENT,
-            ABSENT,
-            first + plan,
-        ).ravel()
-        noise = [
-            server.draw_noise(run, size, stream("noise", round_, j))
-            if one.noisy
-            else server.no_noise(run, size)
-            for stream, one in zip(streams, sending, strict=True)
-            for j in range(models)
-        ]
-        visiting = [
-            rng for stream in streams for rng in [stream("participation", round_, 1)] * models
-        ]
-        advance(
-            run,
-            clients,
-            state,
-            np.flatnonzero(state.assignment != ABSENT),
-            noise,
-            visiting,
-        )
-        if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
+        state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
+        noise = []
+        visiting = []
+        for stream, one in zip(streams, sending, strict=True):
+            for j in range(models):
+                if one.noisy:
+                    noise.append(server.draw_noise(run, size, stream("noise", round_, j)))
+                else:
+                    noise.append(server.no_noise(run, size))
+            visiting += [stream("participation", round_, 1)] * models
+        present = np.flatnonzero(state.assignment != ABSENT)
+        advance(run, clients, state, present, noise, visiting)
+        sums = [model.params.sum(dtype=np.float64) for model in state.models]
+        if not np.isfinite(sums).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
         if after:
             after()
     return state
 
 
+def _generators(streams: Sequence[Stream], clients: int, round_: int) -> LocalStreams:
+    """Return the generators of the joint federation's clients: of this round, and of every."""
+
+    def of_round(purpose: str, client: int) -> np.random.Generator:
+        return streams[client // clients](purpose, round_, client % clients)
+
+    def fixed(purpose: str, client: int) -> np.random.Generator:
+        return streams[client // clients](purpose, client % clients)
+
+    return of_round, fixed
+
+
+def _joint_sending(sending: Sequence[Sending], clients: int) -> Sending:
+    """Return what the clients of the joint federation send."""
+    silent = {clients * r + client for r, one in enumerate(sending) for client in one.silent}
+    noisy = np.repeat([bool(one.noisy) for one in sending], clients)
+    return Sending(silent, noisy, sending[0].train)
+
+
+def _blocks(width: int, clients: int, federations: int) -> list[Ints]:
+    """Divide the joint federation's clients: the same block of all federations trains at once."""
+    offsets = clients * np.arange(federations)[:, None]
+    return [
+        (offsets + np.arange(at, min(at + width, clients))).ravel()
+        for at in range(0, clients, width)
+    ]
+
+
 def _join(data: Sequence[Federation]) -> Federation:
     """Return the federation that trains the clients of all; the rest is that of the first."""
     if len(data) == 1:
         return data[0]
-
-    def join(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in data])
-
+    sizes = np.concatenate([part.sizes for part in data])
     return replace(
         data[0],
         train=Examples(
-            *(np.concatenate([getattr(part.train, name) for part in data]) for name in "xy")
+            np.concatenate([part.train.x for part in data]),
+            np.concatenate([part.train.y for part in data]),
         ),
-        offsets=np.concatenate([[0], np.cumsum(join("sizes"))]),
-        example_strengths=join("example_strengths"),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        example_strengths=np.concatenate([part.example_strengths for part in data]),
     )

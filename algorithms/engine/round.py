@@ -1,10 +1,13 @@
 """One round, the box that FedAvg, IFCA, FinP and their relatives have in common.
 
-    choose   every client i chooses a model j_i                              IFCA: the one with the lowest loss
-    train    the cohort, block by block:  w_i <- local training of theta_{j_i} on D_i,    u_i <- clip(w_i - theta_{j_i})
-             w_i is what the client sends: with a noise of its own, where the privacy slot protects updates
-    gather   the server records what they measured, and joins the blocks' sums:           u_j <- mean of u_i over j_i = j
-    step     theta_j <- release(aggregate(theta_j, u_j))                     for every model that has clients
+    choose   every client i chooses a model j_i          IFCA: the one with the lowest loss
+    train    the cohort, block by block:  w_i <- local training of theta_{j_i} on D_i
+                                          u_i <- clip(w_i - theta_{j_i})
+             w_i is what the client sends: with a noise of its own, where the privacy slot protects
+             updates
+    gather   the server records what they measured, and joins the blocks' sums:
+                                          u_j <- mean of u_i over j_i = j
+    step     theta_j <- release(aggregate(theta_j, u_j))     for every model that has clients
 
 A run, its replicas and shadow federations differ in who chooses, and in where blocks are trained
 (`Clients.train`: on actors, or in this process); the round is this one. This module does not import
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +40,9 @@ if TYPE_CHECKING:
 
 Stream = Callable[..., np.random.Generator]
 LocalStreams = tuple[Stream, Stream]
-"""A block's generators: ``(purpose, client)`` gives one of this round, ``(purpose, client,
-...)`` one of every round.
+"""A block's generators: those of this round, and those of every round.
+
+``(purpose, client)`` gives one of either; to the second, a place may follow.
 """
 
 Fork = Callable[[int, ClientUpdates], None]
@@ -46,8 +51,7 @@ Fork = Callable[[int, ClientUpdates], None]
 
 @dataclass(frozen=True)
 class Sending:
-    """What the clients of a federation send of what they have trained, which is less in some
-    replicas.
+    """What clients send of what they have trained, which is less in some replicas.
 
     The clients ``silent`` (ids) send back the model that they were sent. Who is not ``noisy`` (all,
     or [clients]) clips private updates and adds no noise to them. ``train`` replaces `block.train`,
@@ -88,21 +92,27 @@ def packed(state: RoundState) -> dict[str, NDArray[Any]]:
     """The state as named arrays, from which `unpacked` makes its fields again."""
     arrays = {"assignment": state.assignment, "round": np.array(state.round)}
     for group in "statistics", "optimizer_states":
-        arrays |= {f"{group}.{name}": array for name, array in getattr(state, group).items()}
-    for j, (model, memory) in enumerate(zip(state.models, state.servers, strict=True)):
-        arrays |= {f"model.{j}.params": model.params, f"model.{j}.buffers": model.buffers}
-        arrays |= {f"server.{j}.{name}": array for name, array in memory.items()}
+        for name, array in getattr(state, group).items():
+            arrays[f"{group}.{name}"] = array
+    for j, model in enumerate(state.models):
+        arrays[f"model.{j}.params"] = model.params
+        arrays[f"model.{j}.buffers"] = model.buffers
+        for name, array in state.servers[j].items():
+            arrays[f"server.{j}.{name}"] = array
     return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
 def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """The fields of a `RoundState` that `packed` made ``arrays`` of."""
-    numbers = range(sum(name.startswith("model.") and name.endswith(".params") for name in arrays))
+    models = []
+    servers = []
+    while f"model.{len(models)}.params" in arrays:
+        j = len(models)
+        models.append(Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]))
+        servers.append(under(f"server.{j}.", arrays))
     return {
-        "models": [
-            Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]) for j in numbers
-        ],
-        "servers": [under(f"server.{j}.", arrays) for j in numbers],
+        "models": models,
+        "servers": servers,
         "assignment": arrays["assignment"],
         "statistics": under("statistics.", arrays),
         "optimizer_states": under("optimizer_states.", arrays),
@@ -110,16 +120,10 @@ def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     }
 
 
-def under(
-    prefix: str,
-    arrays: Mapping[str, NDArray[Any]],
-) -> dict[str, NDArray[Any]]:
+def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays whose names begin with ``prefix``, without it, in the order of their names."""
-    return {
-        name.removeprefix(prefix): arrays[name]
-        for name in sorted(arrays)
-        if name.startswith(prefix)
-    }
+    names = sorted(name for name in arrays if name.startswith(prefix))
+    return {name.removeprefix(prefix): arrays[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -138,36 +142,29 @@ class Clients:
     layout: Layout
 
 
-def begin(
-    run: Run,
-    models: list[Weights],
-    clients: int,
-) -> RoundState:
-    """Return the state before the first round of a federation with these ``models`` and number
-    of ``clients``.
-    """
+def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
+    """Return the state before the first round of so many ``clients`` with these ``models``."""
     servers = [server.begin(run, model) for model in models]
-    return RoundState(
-        models,
-        servers,
-        np.full(clients, -1),
-        server.initial_statistics(run, clients),
-    )
+    statistics = server.initial_statistics(run, clients)
+    return RoundState(models, servers, np.full(clients, -1), statistics)
 
 
 def choose(
-    run: Run, view: View, preferences: Preferences, by_loss_alone: bool = False
+    run: Run,
+    view: View,
+    preferences: Preferences,
+    by_loss_alone: bool = False,
 ) -> tuple[Ints, Doubles]:
-    """Let every client choose its model; return the choice [clients] and the cost of each model
-    [clients, clusters].
+    """Let every client choose its model.
 
     ``by_loss_alone``: nobody minds the risk, as long as none has been measured.
+
+    Returns:
+        The choice [clients], and the cost of each model [clients, clusters].
     """
     if by_loss_alone:
-        view, preferences = (
-            replace(view, risk_counts=False),
-            replace(preferences, beta=np.zeros(len(view.losses))),
-        )
+        view = replace(view, risk_counts=False)
+        preferences = replace(preferences, beta=np.zeros(len(view.losses)))
     return run.clustering.module.choose(run.clustering.config, view, preferences)
 
 
@@ -180,50 +177,44 @@ def advance(
     visiting: Sequence[np.random.Generator],
     fork: Fork | None = None,
 ) -> tuple[list[BlockResult], dict[int, server.Step]]:
-    """Do a round in which the clients of ``cohort`` train the models that they have chosen;
-    ``state`` is changed.
+    """Do a round in which the clients of ``cohort`` train the models that they have chosen.
 
-    The server has drawn for each model its ``noise`` (`server.draw_noise`), and the generator of
-    the order of ``visiting``, if rho is aligned by it. The blocks' results are returned, and the
-    steps of the models that were updated.
+    The ``state`` is changed. The server has drawn for each model its ``noise``
+    (`server.draw_noise`), and the generator of the order of ``visiting``, if rho is aligned by it.
+
+    Returns:
+        The blocks' results, and the steps of the models that were updated.
     """
     results = clients.train(state.models, assign(clients.blocks, state, cohort))
     record(run, state, results, visiting)
-    steps = step(
-        run,
-        state,
-        gather(run, clients.layout, state, results),
-        noise,
-        fork,
-    )
+    received = gather(run, clients.layout, state, results)
+    steps = step(run, state, received, noise, fork)
     state.round += 1
     return results, steps
 
 
 def assign(
-    blocks: Sequence[Sequence[int] | Ints], state: RoundState, cohort: Ints
+    blocks: Sequence[Sequence[int] | Ints],
+    state: RoundState,
+    cohort: Ints,
 ) -> list[Assignment]:
-    """Return what each block is sent besides the models; blocks of which nobody takes part are
-    left out.
-    """
+    """Return what each block is sent besides the models, where somebody takes part."""
     present = np.zeros(len(state.assignment), bool)
     present[cohort] = True
     assigned = []
     for block in map(np.asarray, blocks):
         clients = block[present[block]]
-        if len(clients):
-            statistics = {name: values[clients] for name, values in state.statistics.items()}
-            optimizers = {name: values[clients] for name, values in state.optimizer_states.items()}
-            chosen = state.assignment[clients]
-            assigned.append(
-                Assignment(
-                    tuple(clients.tolist()),
-                    chosen,
-                    state.round,
-                    statistics,
-                    optimizers,
-                )
+        if not len(clients):
+            continue
+        assigned.append(
+            Assignment(
+                tuple(clients.tolist()),
+                state.assignment[clients],
+                state.round,
+                {name: values[clients] for name, values in state.statistics.items()},
+                {name: values[clients] for name, values in state.optimizer_states.items()},
             )
+        )
     return assigned
 
 
@@ -237,52 +228,44 @@ def train_block(
     observe: Callable[[TrainedBlock], Mapping[str, Any]] | None = None,
     sending: Sending = EVERYTHING,
 ) -> BlockResult:
-    """Train a block of clients, measure the result, and sum the updates up; a pure function,
-    wherever it is called.
+    """Train a block of clients, measure the result, and sum the updates up.
 
-    ``observe`` returns what attacks record of what the server receives, by attack; ``sending`` is
-    what clients send.
+    It is a pure function, wherever it is called. ``observe`` returns what attacks record of what
+    the server receives, by attack; ``sending`` is what clients send.
     """
     from algorithms.engine import block
 
-    clients = assigned.clients
-    statistics = dict[str, Doubles]()
-    halves = None
+    clients = list(assigned.clients)
     of_round, fixed = streams
-    trained = (sending.train or block.train)(
-        run,
-        data,
-        network,
-        models,
-        assigned,
-        of_round,
-    )
+    train = sending.train or block.train
+    trained = train(run, data, network, models, assigned, of_round)
+    statistics = {}
+    halves = None
     if run.measures_curvature:
-        measured = run, data, network, clients, trained, fixed
-        names = "lambda_max", "hessian_trace", "hessian_trace_error"
-        statistics |= zip(
-            names,
-            block.measure_curvatures(*measured)[:, 0].T,
-            strict=True,
-        )
-        # nothing depends on the halves but how well rho is known
+        measure = partial(block.measure_curvatures, run, data, network, clients, trained, fixed)
+        spectra = measure()[:, 0]
+        statistics["lambda_max"] = spectra[:, 0]
+        statistics["hessian_trace"] = spectra[:, 1]
+        statistics["hessian_trace_error"] = spectra[:, 2]
+        # Nothing depends on the halves but how well rho is known.
         if server.reliability_due(run, assigned.round):
-            halves = block.measure_curvatures(*measured, parts=2)[..., :2]
-    sent = block.silence(trained, assigned, models, sending.silent) if sending.silent else trained
-    noisy = np.broadcast_to(sending.noisy, data.clients)[list(clients)]
+            halves = measure(parts=2)[..., :2]
+    statistics["train_loss"] = trained.loss
+    sent = trained
+    if sending.silent:
+        sent = block.silence(sent, assigned, models, sending.silent)
+    noisy = np.broadcast_to(sending.noisy, data.clients)[clients]
     sent = block.protect(run, sent, assigned, models, of_round, noisy)
     observed = observe(sent) if observe else {}
-    parts = block.sum_updates(
-        run,
-        sent,
-        clients,
-        models,
-        assigned.chosen,
-        data.sizes[list(clients)],
-    )
-    statistics |= {"train_loss": trained.loss}
+    sizes = data.sizes[clients]
+    parts = block.sum_updates(run, sent, clients, models, assigned.chosen, sizes)
     return BlockResult(
-        np.array(clients), parts, statistics, observed, trained.optimizer_states, halves
+        np.array(clients),
+        parts,
+        statistics,
+        observed,
+        trained.optimizer_states,
+        halves,
     )
 
 
@@ -292,33 +275,40 @@ def record(
     results: Sequence[BlockResult],
     visiting: Sequence[np.random.Generator],
 ) -> None:
-    """Record what the blocks sent besides their sums: client statistics, the ranks that follow,
-    states of optimizers.
+    """Record what the blocks sent besides their sums, and the ranks that follow.
+
+    These are client statistics and states of optimizers.
     """
+    if not results:
+        return
     clients = len(state.assignment)
-    if results:
-        cohort = np.concatenate([result.clients for result in results])
-        for group in "statistics", "optimizer_states":
-            each = [getattr(result, group) for result in results]
-            joined = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-            # once, because it copies what all clients keep
-            server.keep(getattr(state, group), clients, cohort, joined)
-        state.statistics |= server.rank_clients(
-            run, state.statistics, cohort, state.assignment, visiting
-        )
+    cohort = np.concatenate([result.clients for result in results])
+    for group in "statistics", "optimizer_states":
+        each = [getattr(result, group) for result in results]
+        joined = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
+        # Once, because it copies what all clients keep.
+        server.keep(getattr(state, group), clients, cohort, joined)
+    state.statistics |= server.rank_clients(
+        run, state.statistics, cohort, state.assignment, visiting
+    )
 
 
 def gather(
-    run: Run, layout: Layout, state: RoundState, results: Sequence[BlockResult]
+    run: Run,
+    layout: Layout,
+    state: RoundState,
+    results: Sequence[BlockResult],
 ) -> Iterator[tuple[int, ClientUpdates]]:
-    """Join the blocks' sums, model by model; one without clients is left out, unless the privacy
-    component must hide that.
+    """Join the blocks' sums, model by model.
+
+    A model without clients is left out, unless the privacy component must hide that.
     """
+    covers = run.privacy.module.covers_empty_rounds(run.privacy.config)
     for j, model in enumerate(state.models):
         parts = [result.parts[j] for result in results if j in result.parts]
         if parts:
             yield j, messages.gather(parts, layout, state.statistics)
-        elif run.privacy.module.covers_empty_rounds(run.privacy.config):
+        elif covers:
             yield j, messages.empty_updates(model.buffers, layout)
 
 
@@ -329,54 +319,44 @@ def step(
     noise: Sequence[Normals | None],
     fork: Fork | None = None,
 ) -> dict[int, server.Step]:
-    """Update every model for which something was received, and record the weights that its
-    clients had.
-    """
-    steps = dict[int, server.Step]()
+    """Update every model that received something, and record the weights of its clients."""
+    steps = {}
     weights = np.zeros(len(state.assignment))
     for j, received in gathered:
         if fork is not None:
             fork(j, received)
-        steps[j] = after = server.step(
-            run,
-            state.servers[j],
-            state.models[j],
-            received,
-            noise[j],
-        )
+        after = server.step(run, state.servers[j], state.models[j], received, noise[j])
         state.models[j] = after.model
         state.servers[j] = after.state
         weights[received.clients] = after.weights
+        steps[j] = after
     state.statistics["weight"] = weights
     return steps
 
 
 def compare_curvatures(
-    run: Run, state: RoundState, results: Sequence[BlockResult]
+    run: Run,
+    state: RoundState,
+    results: Sequence[BlockResult],
 ) -> dict[int, Metrics]:
-    """Return how well the curvatures of a round were measured, by model (`ranking.agreement`);
-    nothing depends on it.
+    """Return how well the curvatures of a round were measured, by model (`ranking.agreement`).
+
+    Nothing depends on it.
     """
     if not (results and run.measures_curvature):
         return {}
-    halves = dict[str, NDArray[Any]]()
-    compared = dict[int, Metrics]()
+    kept: dict[str, NDArray[Any]] = {}
     for result in results:
         if result.halves is not None:
-            server.keep(
-                halves,
-                len(state.assignment),
-                result.clients,
-                {"halves": result.halves},
-            )
+            server.keep(kept, len(state.assignment), result.clients, {"halves": result.halves})
+    halves = kept.get("halves")
     cohort = np.concatenate([result.clients for result in results])
-    for cluster in np.unique(state.assignment[cohort]):
-        peers = cohort[state.assignment[cohort] == cluster]
-        curvatures = state.statistics["lambda_max"][peers], state.statistics["hessian_trace"][peers]
-        rankings = halves["halves"][peers] if halves else None
-        compared[int(cluster)] = ranking.agreement(
-            *curvatures,
-            rankings,
+    compared = {}
+    for cluster, peers in server.peers(state.assignment, cohort):
+        compared[cluster] = ranking.agreement(
+            state.statistics["lambda_max"][peers],
+            state.statistics["hessian_trace"][peers],
+            None if halves is None else halves[peers],
             run.curvature,
         )
     return compared

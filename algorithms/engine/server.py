@@ -1,10 +1,8 @@
-"""The server's half of a round: turning the updates of a cluster's clients into the cluster's
-next model.
-"""
+"""The server's half of a round: from the updates of a cluster's clients to its next model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +19,10 @@ from algorithms.interfaces import Metrics, Run, State
 
 @dataclass(frozen=True)
 class Step:
-    """One cluster after a round: the model that is sent next, and the state and weights
-    [clients] of the aggregation.
+    """One cluster after a round.
 
-    ``metrics`` are those that the slots report; without an account there is no ``event``.
+    The model is sent next; state and weights [clients] are those of the aggregation. ``metrics``
+    are those that the slots report; without an account there is no ``event``.
     """
 
     model: Weights
@@ -44,16 +42,15 @@ def draw_noise(
     size: int,
     rng: np.random.Generator,
 ) -> Normals | None:
-    """Start to draw the noise for a model of ``size`` parameters, while clients train; None if
-    there is to be none.
+    """Start to draw the noise for a model of ``size`` parameters, while clients train.
+
+    None if there is to be none.
     """
     return Normals(size, rng) if run.privacy.module.NOISY else None
 
 
 def no_noise(run: Run, size: int) -> Normals | None:
-    """Return zeros in place of the noise of `draw_noise`, for a model that is trained without
-    it.
-    """
+    """Return zeros in place of the noise of `draw_noise`, for a model that is trained without."""
     return Zeros(size) if run.privacy.module.NOISY else None
 
 
@@ -64,11 +61,10 @@ def step(
     received: ClientUpdates,
     noise: Normals | None,
 ) -> Step:
-    """Compute a cluster's next model: weigh the clients, aggregate, and apply the privacy slot
-    with ``noise``.
+    """Compute a cluster's next model: weigh the clients, aggregate, and protect the result.
 
-    ``model`` is the one that the clients were sent. Running statistics are averaged with the same
-    weights.
+    The privacy slot protects it, with ``noise``. ``model`` is the one that the clients were sent.
+    Running statistics are averaged with the same weights.
     """
     aggregation, privacy = run.aggregation, run.privacy
     metrics: Metrics = {}
@@ -76,13 +72,15 @@ def step(
     if chosen is not None:
         weights, metrics = chosen
         received = reweight(received, weights)
-    params, state, more = aggregation.module.apply(
-        aggregation.config, state, model.params, received
+    applied = aggregation.module.apply(aggregation.config, state, model.params, received)
+    params, added = privacy.module.release(privacy.config, applied[0], received, noise)
+    return Step(
+        Weights(params, received.buffers.astype(np.float32)),
+        applied[1],
+        received.weights,
+        metrics | applied[2] | added,
+        privacy.module.event(privacy.config, received, run),
     )
-    params, added = privacy.module.release(privacy.config, params, received, noise)
-    event = privacy.module.event(privacy.config, received, run)
-    after = Weights(params, received.buffers.astype(np.float32))
-    return Step(after, state, received.weights, metrics | more | added, event)
 
 
 def needs_updates(run: Run) -> bool:
@@ -91,17 +89,15 @@ def needs_updates(run: Run) -> bool:
 
 
 def weigh(run: Run, examples: Ints) -> Doubles:
-    """Return the weights [clients], before normalization, of clients with these numbers of
-    ``examples`` [clients].
-    """
+    """Return clients' weights before normalization, from their numbers of ``examples`` [clients]."""
     return run.aggregation.module.weigh(run.aggregation.config, examples)
 
 
 def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
-    """Return the L2 norms [clients] of updates [clients, d] as they came, and the privacy slot's
-    factors [clients].
+    """Return the L2 norms [clients] of updates [clients, d], and the privacy slot's factors.
 
-    Those that it scales by zero become zero in place.
+    The norms are those of the updates as they came. Updates that the slot scales by zero become
+    zero in place.
     """
     norms = lengths(updates)
     scales = run.privacy.module.bound(run.privacy.config, norms)
@@ -127,20 +123,15 @@ def sample_cohort(
         return np.arange(clients)
     if how == "poisson":
         return np.flatnonzero(rng.random(clients) < rate)
-    return np.sort(
-        rng.choice(
-            clients,
-            size=max(1, round(rate * clients)),
-            replace=False,
-        )
-    )
+    size = max(1, round(rate * clients))
+    return np.sort(rng.choice(clients, size=size, replace=False))
 
 
 def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
-    """Return the client statistics before the first round: [clients] rho if a component reads
-    it, otherwise nothing.
-    """
-    return {"rho": np.full(clients, ranking.INITIAL_RHO)} if run.measures_curvature else {}
+    """Return the statistics before the first round: rho [clients], if a component reads it."""
+    if not run.measures_curvature:
+        return {}
+    return {"rho": np.full(clients, ranking.INITIAL_RHO)}
 
 
 def keep(
@@ -149,19 +140,28 @@ def keep(
     members: Ints,
     values: Mapping[str, Any],
 ) -> None:
-    """Write ``values`` [c, ...] of the clients ``members`` [c] into the arrays ``where``
-    [clients, ...], all by name.
+    """Write ``values`` [c, ...] of the clients ``members`` [c] into the arrays ``where``.
 
-    A client never measured is NaN (or 0). The arrays are replaced, because a job may still read the
-    old ones.
+    Both are by name; the arrays are [clients, ...]. A client never measured is NaN (or 0). The
+    arrays are replaced, because a job may still read the old ones.
     """
     for name, rows in values.items():
-        blank = np.nan if np.issubdtype(rows.dtype, np.floating) else 0
-        old = where.get(name)
-        where[name] = (
-            np.full((clients, *rows.shape[1:]), blank, rows.dtype) if old is None else old.copy()
-        )
+        if name in where:
+            where[name] = where[name].copy()
+        else:
+            blank = np.nan if np.issubdtype(rows.dtype, np.floating) else 0
+            where[name] = np.full((clients, *rows.shape[1:]), blank, rows.dtype)
         where[name][members] = rows
+
+
+def peers(assignment: Ints, cohort: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each model that clients of the ``cohort`` chose, and those who did.
+
+    Only they are compared, because curvatures of different models have no common scale.
+    """
+    chosen = assignment[cohort]
+    for cluster in np.unique(chosen):
+        yield int(cluster), cohort[chosen == cluster]
 
 
 def rank_clients(
@@ -171,23 +171,20 @@ def rank_clients(
     assignment: Ints,
     visiting: Sequence[np.random.Generator],
 ) -> dict[str, Doubles]:
-    """Compute ``rho`` [clients] of every client after a round (Zhao et al. 2025, eq. 1) from the
-    curvatures measured in it.
+    """Compute ``rho`` [clients] of every client after a round (Zhao et al. 2025, eq. 1).
 
-    Clients of the ``cohort`` are compared within their own cluster, because curvatures of different
-    models have no common scale; others keep their value. It is empty if no component reads rho.
-
-    ``assignment`` is the model of each client, and ``visiting`` for each model the generator of the
-    order of visiting, if rho is aligned by it; models may share one.
+    It follows from the curvatures measured in the round. Clients outside the ``cohort`` keep their
+    value. It is empty if no component reads rho. ``assignment`` is the model of each client, and
+    ``visiting`` for each model the generator of the order of visiting, if rho is aligned by it;
+    models may share one.
     """
     if not run.measures_curvature:
         return {}
     rho = statistics["rho"].copy()
-    for cluster in np.unique(assignment[cohort]):
-        peers = cohort[assignment[cohort] == cluster]
-        curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
-        rho[peers] = ranking.relative_rank(
-            *curvatures,
+    for cluster, clients in peers(assignment, cohort):
+        rho[clients] = ranking.relative_rank(
+            statistics["lambda_max"][clients],
+            statistics["hessian_trace"][clients],
             run.curvature,
             visiting[cluster],
         )
@@ -195,8 +192,12 @@ def rank_clients(
 
 
 def reliability_due(run: Run, round_: int) -> bool:
-    """Return whether the reliability of rho is measured in round ``round_``, counted from 0; in
-    the last it always is.
+    """Return whether the reliability of rho is measured in round ``round_``, counted from 0.
+
+    In the last round it always is.
     """
-    every, done = run.curvature.reliability_every, round_ + 1
-    return run.measures_curvature and every > 0 and (done % every == 0 or done == run.rounds)
+    every = run.curvature.reliability_every
+    if not run.measures_curvature or every == 0:
+        return False
+    done = round_ + 1
+    return done % every == 0 or done == run.rounds
