@@ -46,23 +46,17 @@ def draw_crops(
     prepare: Preparation,
     rng: np.random.Generator,
 ) -> Crops | None:
-    """Draw random moves for all ``batches`` [steps, batch] of a round of images of this shape;
+    """Draw random moves of images of this shape for all ``batches`` [steps, batch] of a round.
+
     None without augmentation.
     """
     if config.augment == "none":
         return None
-    moves = rng.integers(
-        0,
-        (2 * MARGIN + 1, 2 * MARGIN + 1, 2),
-        (*batches.shape, 3),
-        dtype=np.uint8,
-    )
-    background = np.full(
-        (1, shape[0]),
-        prepare.fill,
-        np.float32,
-    )
-    return Crops(moves, normalize(background, prepare.mean, prepare.std)[0])
+    ends = (2 * MARGIN + 1, 2 * MARGIN + 1, 2)
+    moves = rng.integers(0, ends, (*batches.shape, 3), dtype=np.uint8)
+    background = np.full((1, shape[0]), prepare.fill, np.float32)
+    padding = normalize(background, prepare.mean, prepare.std)
+    return Crops(moves, padding[0])
 
 
 def crop_flip(
@@ -70,37 +64,21 @@ def crop_flip(
     moves: NDArray[np.uint8],
     padding: NDArray[np.float32],
 ) -> torch.Tensor:
-    """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3], of which (4, 4,
-    0) changes nothing.
+    """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3].
 
-    The padding has the pixel values ``padding`` [channels].
+    A move of (4, 4, 0) changes nothing. The padding has the pixel values ``padding`` [channels].
     """
     import torch
 
-    n, channels, height, width = images.shape
-    rows, columns, mirror = torch.from_numpy(moves.astype(np.int64)).to(images.device).unbind(-1)
-    margin = torch.as_tensor(padding, device=images.device).view(
-        1,
-        channels,
-        1,
-        1,
-    )
-    padded = margin.expand(
-        n,
-        channels,
-        height + 2 * MARGIN,
-        width + 2 * MARGIN,
-    ).contiguous()
+    device = images.device
+    n, channels = images.shape[:2]
+    height, width = images.shape[2:]
+    rows, columns = torch.from_numpy(moves[:, :2].astype(np.int64)).to(device).unbind(-1)
+    mirrored = torch.from_numpy(moves[:, 2].astype(bool)).to(device)
+    margin = torch.as_tensor(padding, device=device).view(1, channels, 1, 1)
+    padded = margin.expand(n, channels, height + 2 * MARGIN, width + 2 * MARGIN).contiguous()
     padded[..., MARGIN:-MARGIN, MARGIN:-MARGIN] = images
     # [n, channels, 9, 9, height, width], nothing is copied
-    windows = padded.unfold(2, height, 1).unfold(
-        3,
-        width,
-        1,
-    )
-    cut = windows[torch.arange(n, device=images.device), :, rows, columns]
-    return torch.where(
-        mirror.bool().view(n, 1, 1, 1),
-        cut.flip(-1),
-        cut,
-    )
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    cut = windows[torch.arange(n, device=device), :, rows, columns]
+    return torch.where(mirrored.view(n, 1, 1, 1), cut.flip(-1), cut)

@@ -48,9 +48,7 @@ MOST = 1024  # canaries, of which about half are in
 FEWEST = 32  # with fewer, nothing can be said; a model needs twice as many parameters
 # directions without a canary whose scores are kept, because they tell the scores' deviation better
 UNSEEN = 1024
-EXPLICIT = (
-    4  # canaries that pass the clients' own code one by one; the others are summed by a transform
-)
+EXPLICIT = 4  # canaries that pass the clients' own code one by one; a transform sums the others
 # Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a
 # time); a round, each client in it, and each example per parameter, where convolutions use a
 # parameter many times. They give the rounds of `benchmarks/README.md`: 0.021 s for digits, 1 s for
@@ -104,22 +102,22 @@ class Round:
 
 
 def begin(run: Run, plan: CanaryPlan, d: int) -> State:
-    """Return the scores before the first round, by name: empty if the model has too few
-    parameters.
-    """
+    """Return the scores before the first round, by name; none for too few parameters ``d``."""
     canaries = _number(d)
     if not canaries:
         return {}
     models = run.clustering.config.clusters
     rows = min(canaries + UNSEEN, number_of_directions(d))
-    return {
+    scores = {
         "scores": np.zeros((models, rows)),
         "squares": np.zeros(models),
         "audited": np.zeros(models, np.int64),
         "released": np.zeros(models, np.int64),
         "inside": np.zeros((models, canaries), bool),
-        **({"norms": np.zeros(models)} if plan.norm is None else {}),
     }
+    if plan.norm is None:
+        scores["norms"] = np.zeros(models)
+    return scores
 
 
 def observe(
@@ -132,60 +130,26 @@ def observe(
     noise: Normals | None,
     rng: np.random.Generator,
 ) -> State:
-    """Fork a round of model ``j`` with the canaries, and return the scores with what the fork's
-    release tells.
+    """Fork a round of model ``j`` with the canaries; add what the fork's release tells to scores.
 
     Nothing that is given is changed. The scores stay the same if a canary's norm follows from the
     updates, and all of these are zero. ``noise`` is for the fork alone; ``rng`` draws which
     canaries take part, as clients are drawn.
     """
-    received = now.received
-    m = len(panel.inside)
-    turn = (-1.0) ** int(scores["audited"][j])
-    sent = received.norms[np.isfinite(received.norms) & (received.norms > 0)]
-    norm = plan.norm if plan.norm is not None else float(np.median(sent)) if len(sent) else 0.0
+    norm = _norm(plan, now.received)
     if not norm > 0:  # nobody sent anything that a canary could be like
         return scores
-    sends = np.where(
-        panel.inside,
-        turn,
-        -turn if plan.opposite else 0.0,
-    )
-    present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
-    sends = np.where(
-        np.isin(np.arange(m), present),
-        sends,
-        0.0,
-    )
-    of_clients = now.sizes[received.clients]
-    largest = int((of_clients if len(of_clients) else now.sizes).max())
-    divisor = float(server.weigh(run, of_clients if len(of_clients) else np.array([largest])).sum())
-    total, moved = sum_of_canaries(
-        run,
-        replace(plan, norm=norm),
-        panel,
-        sends,
-        largest,
-    )
-    # an absent client counts as zero, so weights stay
-    joined = replace(received, mean=received.mean + total / divisor)
-    if not len(of_clients):  # a round to which only canaries came
-        unit = np.ones(1)
-        joined = replace(
-            joined,
-            clients=np.zeros(1, np.int64),
-            weights=unit,
-            norms=unit,
-            scales=unit,
-        )
-    rho = server.step(run, now.state, now.model, joined, noise).model.params - now.model.params
-    products = panel.directions.products(rho)
-    scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
-    # else every round has the same divisor
-    if not run.privacy.module.covers_empty_rounds(run.privacy.config):
-        moved *= 1.0 / divisor
+    plan = replace(plan, norm=norm)
+    turn = (-1.0) ** int(scores["audited"][j])
+    sends = _sends(run, plan, panel, turn, rng)
+    received, moved = _joined(run, plan, panel, sends, now)
+    released = server.step(run, now.state, now.model, received, noise).model
+    products = panel.directions.products(released.params - now.model.params)
+    unseen = products[len(sends) :]
+    scale = math.sqrt(float(np.mean(unseen**2))) or float(np.finfo(np.float32).tiny)
     after = {name: array.copy() for name, array in scores.items()}
-    after["scores"][j] += turn * moved * products[: scores["scores"].shape[1]] / scale**2
+    seen = products[: after["scores"].shape[1]]
+    after["scores"][j] += turn * moved * seen / scale**2
     after["squares"][j] += (moved / scale) ** 2
     after["audited"][j] += 1
     after["inside"][j] = panel.inside
@@ -194,37 +158,87 @@ def observe(
     return after
 
 
+def _norm(plan: CanaryPlan, received: ClientUpdates) -> float:
+    """Return the norm of a canary's update; 0 if it follows from updates that are all zero."""
+    if plan.norm is not None:
+        return plan.norm
+    sent = received.norms[np.isfinite(received.norms) & (received.norms > 0)]
+    return float(np.median(sent)) if len(sent) else 0.0
+
+
+def _sends(
+    run: Run,
+    plan: CanaryPlan,
+    panel: Panel,
+    turn: float,
+    rng: np.random.Generator,
+) -> Doubles:
+    """Return what each canary sends, as a multiple [m] of its direction."""
+    m = len(panel.inside)
+    sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
+    present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
+    return np.where(np.isin(np.arange(m), present), sends, 0.0)
+
+
+def _joined(
+    run: Run,
+    plan: CanaryPlan,
+    panel: Panel,
+    sends: Doubles,
+    now: Round,
+) -> tuple[ClientUpdates, float]:
+    """Return what the server would receive with the canaries, and how far one moves the mean.
+
+    Where every round has the same divisor, that is how far it moves the sum.
+    """
+    received = now.received
+    sizes = now.sizes[received.clients]
+    largest = int((sizes if len(sizes) else now.sizes).max())
+    divisor = float(server.weigh(run, sizes if len(sizes) else np.array([largest])).sum())
+    total, moved = sum_of_canaries(run, plan, panel, sends, largest)
+    # An absent client counts as zero, so weights stay.
+    joined = replace(received, mean=received.mean + total / divisor)
+    if not len(sizes):  # a round to which only canaries came
+        one = np.ones(1)
+        joined = replace(joined, clients=np.zeros(1, np.int64), weights=one, norms=one, scales=one)
+    if not run.privacy.module.covers_empty_rounds(run.privacy.config):
+        moved *= 1.0 / divisor
+    return joined, moved
+
+
 def released(scores: State, j: int) -> State:
     """Return the scores after one more release of model ``j``, whether it was audited or not."""
-    return scores and scores | {
-        "released": scores["released"] + (np.arange(len(scores["released"])) == j)
-    }
+    if not scores:
+        return scores
+    counts = scores["released"].copy()
+    counts[j] += 1
+    return scores | {"released": counts}
 
 
 def sum_of_canaries(
-    run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int
+    run: Run,
+    plan: CanaryPlan,
+    panel: Panel,
+    sends: Doubles,
+    examples: int,
 ) -> tuple[Doubles, float]:
-    """Sum the updates of canaries that count as so many ``examples``, clipped and weighed as
-    those of clients are.
+    """Sum the updates of canaries, clipped and weighed as those of clients are.
 
-    ``sends`` [m] is 1 for a canary that sends its direction, -1 for the opposite, 0 for one that
-    sends nothing.
+    A canary counts as so many ``examples``. ``sends`` [m] is 1 for a canary that sends its
+    direction, -1 for the opposite, 0 for one that sends nothing.
 
     Returns:
         [d] the weighted sum before normalization, and the weight times the clipped norm of a
         canary.
     """
     assert plan.norm is not None  # `observe` has put in the round's own
-    explicit = np.flatnonzero(sends[:EXPLICIT])
     weight = float(server.weigh(run, np.array([examples]))[0])
-    moved = (
-        weight
-        * plan.norm
-        * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
-    )
-    total = panel.directions.combine(
-        np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)
-    ).astype(np.float64)
+    bound = run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))
+    moved = weight * plan.norm * float(bound[0])
+    transformed = moved * sends
+    transformed[:EXPLICIT] = 0.0
+    total = panel.directions.combine(transformed).astype(np.float64)
+    explicit = np.flatnonzero(sends[:EXPLICIT])
     if len(explicit):
         updates = np.stack(
             [
@@ -237,25 +251,19 @@ def sum_of_canaries(
     return total, moved
 
 
-def audit_every(
-    plan: CanaryPlan,
-    run: Run,
-    d: int,
-    sizes: Ints,
-) -> int:
-    """Return every how many rounds the release is audited: as planned, or so that it takes at
-    most 5 % of the rounds' time.
+def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
+    """Return every how many rounds the release is audited.
 
-    The times are rough, and the same on every machine, because they decide which rounds are
-    audited. A model has ``d`` parameters; ``sizes`` [clients] are numbers of training examples.
+    That is as planned, or so that it takes at most 5 % of the rounds' time. The times are rough,
+    and the same on every machine, because they decide which rounds are audited. A model has ``d``
+    parameters; ``sizes`` [clients] are numbers of training examples.
     """
     if plan.every != "auto":
         return plan.every
     share = 1.0 if run.participation == "all" else run.participation_rate
     visited = share * float(sizes.sum()) * run.training.config.passes
-    example = d * visited * (CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE)
-    training = ROUND + CLIENT * share * len(sizes) + example
+    example = CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE
+    training = ROUND + CLIENT * share * len(sizes) + d * visited * example
     parameter = LONELY * len(sizes) if plan.alone else PARAMETER
-    return max(
-        1, math.ceil(run.clustering.config.clusters * (FORK + parameter * d) / (COST * training))
-    )
+    audit = run.clustering.config.clusters * (FORK + parameter * d)
+    return max(1, math.ceil(audit / (COST * training)))

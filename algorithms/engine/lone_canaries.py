@@ -33,12 +33,13 @@ that never was has nothing to be told.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from algorithms.auditing.canaries import CanaryPlan, Directions, number_of_directions
-from algorithms.core.messages import Doubles, Floats
+from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
 from algorithms.engine import server
 from algorithms.engine.canary_audit import Round
@@ -48,18 +49,21 @@ LONE = 32  # canaries of a round, unless the model has fewer directions
 
 
 def begin(run: Run, d: int, clients: int) -> State:
-    """Return what is known of ``clients`` before the first round, by name; a model has ``d``
-    parameters.
+    """Return what is known of ``clients`` before the first round, by name.
+
+    A model has ``d`` parameters.
     """
     models = run.clustering.config.clusters
     lone = min(LONE, number_of_directions(d))
-    counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
-    of_clients = {name: np.zeros((models, clients), np.int64) for name in ("set", "there")}
-    squares = {
+    return {
         "direction": np.zeros((models, lone)),
         "scale": np.zeros((models, lone)),
+        "presence": np.zeros((models, clients)),
+        "set": np.zeros((models, clients), np.int64),
+        "there": np.zeros((models, clients), np.int64),
+        "audited": np.zeros(models, np.int64),
+        "released": np.zeros(models, np.int64),
     }
-    return squares | {"presence": np.zeros((models, clients))} | of_clients | counts
 
 
 def observe(
@@ -71,61 +75,67 @@ def observe(
     now: Round,
     noise: Normals | None,
 ) -> State:
-    """Return the squared mu of each canary and sign, and of each client's presence, added up
-    with those of this round.
+    """Add what a round tells to the squared mu of each canary and sign, and of each presence.
 
     Nothing that is given is changed. The canaries take the first of the ``directions``; ``noise``
     is for the fork alone.
     """
-    aggregation = run.aggregation
+    assert plan.norm is not None  # only canaries among many may take that of the round
     privacy = run.privacy
-    received = now.received
-    norm = plan.norm
-    assert norm is not None  # only canaries among many may take that of the round
-    params, _, _ = aggregation.module.apply(
-        aggregation.config, now.state, now.model.params, received
-    )
-    released, measured = privacy.module.release(privacy.config, params, received, noise)
+    clients = now.received.clients
+    params = _aggregated(run, now, now.received)
+    released, measured = privacy.module.release(privacy.config, params, now.received, noise)
     level = measured["noise_std"]
-    rows = range(scores["direction"].shape[1])
     # Without noise, nothing but the clients' own updates hides a direction.
-    added = (released - params if level else params - now.model.params).astype(np.float64)
-    sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
-    beside = privacy.module.noise_beside(
-        privacy.config,
-        received,
-        (np.float32(norm) * directions.row(i) for i in rows),
-    )
-    ratio = beside / level if level else np.ones(len(rows))  # [canaries]
-    weights = server.weigh(run, now.sizes[received.clients])
-    # how far the largest client moves a mean, in any direction
-    length = norm * float(weights.max() / weights.sum())
-    moved: Doubles | float = length
-    if aggregation.module.SENSITIVITY != "mean":
-        moved = np.array(
-            [_move(run, now, params, length * directions.row(i).astype(np.float64)) for i in rows]
-        )
+    hidden = released - params if level else params - now.model.params
+    variance = float(np.mean(hidden.astype(np.float64) ** 2))
+    sd = math.sqrt(variance) or float(np.finfo(np.float32).tiny)
+    lone = range(scores["direction"].shape[1])
+    others = (np.float32(plan.norm) * directions.row(i) for i in lone)
+    beside = privacy.module.noise_beside(privacy.config, now.received, others)
+    ratio = beside / level if level else np.ones(len(lone))  # [canaries]
+    moved = _moves(run, plan.norm, map(directions.row, lone), now, params)
     after = {name: array.copy() for name, array in scores.items()}
     after["direction"][j] += moved**2 / (sd * sd * ratio)
-    after["scale"][j] += 2 * len(params) * np.log(ratio) ** 2
-    if level and len(received.clients) > 1:
-        less = privacy.module.noise_without(privacy.config, received) / level
-        after["presence"][j, received.clients] += 2 * len(params) * np.log(less) ** 2
-        after["set"][j, received.clients] += less != 1
-        after["there"][j, received.clients] += 1
+    after["scale"][j] += _told_by_scale(ratio, len(params))
+    if level and len(clients) > 1:
+        less = privacy.module.noise_without(privacy.config, now.received) / level
+        after["presence"][j, clients] += _told_by_scale(less, len(params))
+        after["set"][j, clients] += less != 1
+        after["there"][j, clients] += 1
     after["audited"][j] += 1
     return after
 
 
-def _move(
+def _told_by_scale(ratio: Doubles, d: int) -> Doubles:
+    """Return the squared mu of deviations that differ by these factors, in ``d`` coordinates."""
+    return 2 * d * np.log(ratio) ** 2
+
+
+def _moves(
     run: Run,
+    norm: float,
+    rows: Iterable[Floats],
     now: Round,
     params: Floats,
-    more: Doubles,
-) -> float:
-    """Return how far the aggregated ``params`` [d] move if the mean has ``more`` [d] in it."""
-    joined = replace(now.received, mean=now.received.mean + more)
-    moved, _, _ = run.aggregation.module.apply(
-        run.aggregation.config, now.state, now.model.params, joined
-    )
-    return float(np.linalg.norm(moved.astype(np.float64) - params))
+) -> Doubles | float:
+    """Return how far each canary moves the model, as the largest client with its direction would.
+
+    ``params`` [d] are those without a canary.
+    """
+    weights = server.weigh(run, now.sizes[now.received.clients])
+    length = norm * float(weights.max() / weights.sum())
+    if run.aggregation.module.SENSITIVITY == "mean":
+        return length
+    moved = []
+    for row in rows:
+        mean = now.received.mean + length * row.astype(np.float64)
+        other = _aggregated(run, now, replace(now.received, mean=mean))
+        moved.append(float(np.linalg.norm(other.astype(np.float64) - params)))
+    return np.array(moved)
+
+
+def _aggregated(run: Run, now: Round, received: ClientUpdates) -> Floats:
+    """Return the parameters [d] before noise that the server makes of what it ``received``."""
+    apply = run.aggregation.module.apply
+    return apply(run.aggregation.config, now.state, now.model.params, received)[0]

@@ -19,6 +19,7 @@ from algorithms.engine import server
 from algorithms.interfaces import Run
 
 STEPS = 16  # of float32 at the largest parameter, by which rounding may move a model
+CLIPPED = 0.5  # the share of its length that clipping leaves of every update
 
 
 def received_updates(
@@ -44,11 +45,10 @@ def received_updates(
 
 
 def unlike_a_mean(run: Run) -> str:
-    """Return how a client moves the model, or the server's state, otherwise than a mean; an
-    empty string if it does not.
+    """Return how a client moves the model, or the server's state, otherwise than a mean.
 
-    In each of three rounds, another of three clients sends its update, then the opposite in its
-    place, and then zero.
+    It is an empty string if it does not. In each of three rounds, another of three clients sends
+    its update, then the opposite in its place, and then zero.
     """
     rng = np.random.default_rng(0)
     weights = server.weigh(run, np.array([10, 20, 30]))
@@ -59,42 +59,35 @@ def unlike_a_mean(run: Run) -> str:
     state = server.begin(run, model)
     for client in range(3):
         updates = rng.normal(scale=10.0 ** (client - 1), size=(3, 6)).astype(np.float32)
-        steps = list[server.Step]()
+        steps = []
         for factor in (1, -1, 0):
             sent = updates.copy()
             sent[client] *= factor
-            # clipped to half their lengths
-            received = received_updates(sent, weights, np.full(3, 0.5))
-            steps.append(
-                server.step(
-                    run,
-                    state,
-                    model,
-                    received,
-                    server.no_noise(run, 6),
-                )
-            )
-            first = steps[0]
-            last = steps[-1]
-            moved = last.model.params.astype(np.float64) - first.model.params
-            due = weights[client] * 0.5 * (factor - 1) * updates[client].astype(np.float64)
-            rounding = STEPS * np.spacing(np.abs([first.model.params, last.model.params]).max())
-            if not np.linalg.norm(moved - due) <= rounding:
-                lengths = (
-                    f"{np.linalg.norm(due):.3g} moves the model by {np.linalg.norm(moved):.3g}"
-                )
-                return f"a client that moves the mean update by {lengths}; both must move alike"
-            differing = [
-                key
-                for key in first.state
-                if first.state[key].tobytes() != last.state[key].tobytes()
-            ]
-            if differing:
-                return (
-                    f"the server's state {differing[0]} depends on updates and not only on the "
-                    "models that were sent"
-                )
+            received = received_updates(sent, weights, np.full(3, CLIPPED))
+            steps.append(server.step(run, state, model, received, server.no_noise(run, 6)))
+            due = weights[client] * CLIPPED * (factor - 1) * updates[client].astype(np.float64)
+            difference = _unlike(steps[0], steps[-1], due)
+            if difference:
+                return difference
         released = steps[0].model.params + rng.normal(size=6).astype(np.float32)
         state = steps[0].state
         model = Weights(released, model.buffers)
+    return ""
+
+
+def _unlike(first: server.Step, last: server.Step, due: np.ndarray) -> str:
+    """Return how two steps differ otherwise than by ``due`` [d] in the model."""
+    before = first.model.params
+    after = last.model.params
+    moved = after.astype(np.float64) - before
+    rounding = STEPS * np.spacing(np.abs([before, after]).max())
+    if not np.linalg.norm(moved - due) <= rounding:
+        lengths = f"{np.linalg.norm(due):.3g} moves the model by {np.linalg.norm(moved):.3g}"
+        return f"a client that moves the mean update by {lengths}; both must move alike"
+    for key in first.state:
+        if first.state[key].tobytes() != last.state[key].tobytes():
+            return (
+                f"the server's state {key} depends on updates and not only on the models that were "
+                "sent"
+            )
     return ""

@@ -1,8 +1,8 @@
 """Global differential privacy of clients: a trusted server clips updates and adds Gaussian noise
 (McMahan et al. 2018).
 
-    u_i   <- u_i * min(1, C / ||u_i||)                every client, before averaging
-    theta <- aggregate({u_i}) + N(0, sd^2),           sd = z * C * max_i w_i     (C/n where all weights are equal)
+    u_i   <- u_i * min(1, C / ||u_i||)        every client, before averaging
+    theta <- aggregate({u_i}) + N(0, sd^2)    sd = z * C * max_i w_i; C/n where all weights are equal
     account: the epsilon of one client at delta that the rounds add up to
 
 An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and
@@ -11,13 +11,14 @@ An epsilon is stated only if C max w bounds what one client can move; otherwise 
 whoever sees every model that was sent. `algorithms.releases` lists what leaves a client, what
 counts as public, and what voids the epsilon. By participation:
 
-    all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator changes; it
-             can move the mean by C w_i. replace_one: by 2 C w_i.
+    all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no
+             denominator changes; it can move the mean by C w_i. replace_one: by 2 C w_i.
     fixed    replace_one, uniform weights: 2 C / n, sampled without replacement.
-    poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the expected number of
-             clients (McMahan et al. 2018, the first estimator of section 2.2): the actual number would reveal who took
-             part. On normalization by a private count see arXiv 2605.15648: noise of z C / n tells n by its size alone,
-             so with ``divisor: received`` no epsilon is stated.
+    poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the
+             expected number of clients (McMahan et al. 2018, the first estimator of section 2.2):
+             the actual number would reveal who took part. On normalization by a private count see
+             arXiv 2605.15648: noise of z C / n tells n by its size alone, so with
+             ``divisor: received`` no epsilon is stated.
 
 ``target_epsilon`` finds z, rounded up, such that all rounds together stay below it.
 ``stop_at_epsilon`` lets the run end before the first round that would exceed it: how many rounds
@@ -25,10 +26,9 @@ that are is known beforehand, because no round's noise depends on data. The colu
 round is what was spent by then (`accounting.epsilon_so_far`).
 
 Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n as the sensitivity of any
-weighted mean, median
-or server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to
-parameters after the server optimizer, which keeps its own copy without noise. The account does not
-cover what other slots publish (risks, tables of results).
+weighted mean, median or server optimizer (``sensitivity: uniform``, as released by Flower). As
+there, noise is added to parameters after the server optimizer, which keeps its own copy without
+noise. The account does not cover what other slots publish (risks, tables of results).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -121,30 +122,25 @@ class Config(ServerNoiseConfig):
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto``: in ``neighboring`` by what participation allows, in ``divisor`` by the
-    expected number of clients.
-    """
-    neighboring, divisor = config.neighboring, config.divisor
-    if neighboring == "auto":
-        neighboring = "replace_one" if run.participation == "fixed" else "add_or_remove_one"
-    if divisor == "auto":
-        poisson = run.participation == "poisson" and _divisible(run)
-        divisor = run.participation_rate * run.data.config.clients if poisson else "received"
-    audited = {"audit_every": _server_noise.audit_every(config, run)}
-    return config.model_copy(update={"neighboring": neighboring, "divisor": divisor} | audited)
+    """Replace ``auto``: ``neighboring`` follows from participation, ``divisor`` is expected."""
+    audited = _server_noise.audit_every(config, run)
+    update: dict[str, Any] = {"audit_every": audited}
+    if config.neighboring == "auto":
+        fixed = run.participation == "fixed"
+        update["neighboring"] = "replace_one" if fixed else "add_or_remove_one"
+    if config.divisor == "auto":
+        expected = run.participation_rate * run.data.config.clients
+        update["divisor"] = expected if _may_divide(run) else "received"
+    return config.model_copy(update=update)
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse neighboring relations without an account, and a numeric divisor where the mean
-    cannot be divided by it.
-    """
+    """Refuse neighboring relations without an account, and a divisor that a mean cannot have."""
     refused = []
-    refusal = accounting.unsupported(run.participation, config.neighboring)
-    if refusal:
-        refused.append(("neighboring", refusal))
-    if isinstance(config.divisor, float) and not (
-        run.participation == "poisson" and _divisible(run)
-    ):
+    unsupported = accounting.unsupported(run.participation, config.neighboring)
+    if unsupported:
+        refused.append(("neighboring", unsupported))
+    if isinstance(config.divisor, float) and not _may_divide(run):
         only = (
             "may be a number only for poisson participation, a plain mean with uniform weights "
             "and a single model"
@@ -153,19 +149,18 @@ def problems(config: Config, run: Run) -> Problems:
     sentence = accounting.delta_problem(config.delta, run.data.config.clients, "clients")
     if sentence:
         return [*refused, ("delta", sentence)]
-    return (
-        refused
-        + _budget_problems(config, run)
-        + _server_noise.audit_problems(config.audit_every, run)
-    )
+    refused += _budget_problems(config, run)
+    return refused + _server_noise.audit_problems(config.audit_every, run)
 
 
 def _budget_problems(config: Config, run: Run) -> Problems:
-    """Refuse a target that no noise reaches, a budget that the first round exceeds, and both
-    where no epsilon holds.
+    """Refuse a target that no noise reaches, and a budget that the first round exceeds.
+
+    Both are refused where no epsilon holds.
     """
     field = "target_epsilon" if config.target_epsilon is not None else "stop_at_epsilon"
-    if getattr(config, field) is None:
+    epsilon = getattr(config, field)
+    if epsilon is None:
         return []
     reason = refusal(config, run)
     if reason:
@@ -176,22 +171,15 @@ def _budget_problems(config: Config, run: Run) -> Problems:
     if accounting.unsupported(run.participation, config.neighboring):
         return []
     if settle(config, run, None).target_epsilon is not None:
-        return [
-            (
-                field,
-                f"is reached by no noise_multiplier up to {MOST_NOISE:g}; got "
-                f"{config.target_epsilon:g}",
-            )
-        ]
-    if field == "stop_at_epsilon" and (first := _planned(config, run, 1)) > getattr(config, field):
-        least = f"the first round alone has an epsilon of {accounting.rounded_up(first):g}"
-        return [
-            (
-                field,
-                f"is exceeded before anything is learned: {least}; got {getattr(config, field):g}",
-            )
-        ]
-    return []
+        most = f"is reached by no noise_multiplier up to {MOST_NOISE:g}"
+        return [(field, f"{most}; got {epsilon:g}")]
+    if field == "target_epsilon":
+        return []
+    first = _planned(config, run, 1)
+    if first <= epsilon:
+        return []
+    least = f"the first round alone has an epsilon of {accounting.rounded_up(first):g}"
+    return [(field, f"is exceeded before anything is learned: {least}; got {epsilon:g}")]
 
 
 def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
@@ -202,89 +190,87 @@ def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
     def noise(z: float) -> Config:
         return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
 
-    z = accounting.calibrate(
-        lambda z: _planned(noise(z), run, run.rounds),
-        config.target_epsilon,
-        MOST_NOISE,
-    )
+    def spent(z: float) -> float:
+        return _planned(noise(z), run, run.rounds)
+
+    z = accounting.calibrate(spent, config.target_epsilon, MOST_NOISE)
     return config if z is None else noise(z)
 
 
 def rounds(config: Config, run: Run) -> int:
-    """Return how many of the run's rounds ``stop_at_epsilon`` allows; all where it is not set or
-    refused.
+    """Return how many of the run's rounds ``stop_at_epsilon`` allows.
+
+    These are all where it is not set or refused.
     """
-    if config.stop_at_epsilon is None or config.target_epsilon is not None or problems(config, run):
+    budget = config.stop_at_epsilon
+    if budget is None or config.target_epsilon is not None or problems(config, run):
         return run.rounds
-    if _planned(config, run, run.rounds) <= config.stop_at_epsilon:
+    spent = partial(_planned, config, run)
+    if spent(run.rounds) <= budget:
         return run.rounds
-    return bisect_right(
-        range(1, run.rounds),
-        config.stop_at_epsilon,
-        key=lambda k: _planned(config, run, k),
-    )
+    return bisect_right(range(1, run.rounds), budget, key=spent)
 
 
 def planned(config: Config, run: Run) -> Account | None:
-    """Return the account of all rounds, which depends on nothing that clients send; None where
-    no epsilon is known.
+    """Return the account of all rounds, which depends on nothing that clients send.
+
+    None where no epsilon is known.
     """
     if refusal(config, run) or (config.sensitivity == "uniform" and not _equal(run)):
         return None
-    events = (_event(settle(config, run, None), run),) * rounds(config, run)
-    return Account(events, config.neighboring, config.delta)
+    event = _event(settle(config, run, None), run)
+    return Account((event,) * rounds(config, run), config.neighboring, config.delta)
 
 
 def remark(config: Config, run: Run) -> str:
-    """Return the epsilon that the run will have, the noise that this takes, and where a budget
-    ends it; or why it has none.
-    """
+    """Return the epsilon that the run will have, its noise and budget; or why it has none."""
+    name = run.privacy.name
     reason = refusal(config, run)
     if reason is None and planned(config, run) is None:
-        return (
-            f"{run.privacy.name}: epsilon follows from the clients' weights, which are known in "
-            "the run only"
-        )
+        return f"{name}: epsilon follows from the clients' weights, which are known in the run only"
     config = settle(config, run, None)
     count = run.rounds
     total = math.inf if reason else _planned(config, run, count)
-    budget = config.stop_at_epsilon
     if math.isinf(total):
-        return (
-            f"{run.privacy.name} states no epsilon: {(reason or TOO_LITTLE).removeprefix('none: ')}"
-        )
+        return f"{name} states no epsilon: {(reason or TOO_LITTLE).removeprefix('none: ')}"
     said = (
-        f"epsilon {accounting.rounded_up(total):g} of a client at delta {config.delta:g} after "
-        f"{count} rounds"
+        f"{name}: epsilon {accounting.rounded_up(total):g} of a client at delta {config.delta:g} "
+        f"after {count} rounds, with noise_multiplier {config.noise_multiplier:g}"
     )
-    said = f"{run.privacy.name}: {said}, with noise_multiplier {config.noise_multiplier:g}"
-    if budget is None or (more := _planned(config, run, count + 1)) <= budget:
+    budget = config.stop_at_epsilon
+    if budget is None:
+        return said
+    more = _planned(config, run, count + 1)
+    if more <= budget:
         return said
     return f"{said}; round {count + 1} would exceed {budget:g} ({accounting.rounded_up(more):g})"
 
 
 def _planned(config: Config, run: Run, count: int) -> float:
     """Compute the epsilon after ``count`` rounds before any of them."""
-    return accounting.composed(
-        ((_event(config, run), count),),
-        config.delta,
-        config.neighboring,
-    )
+    counts = ((_event(config, run), count),)
+    return accounting.composed(counts, config.delta, config.neighboring)
 
 
 def _event(config: Config, run: Run) -> PrivacyEvent:
     """Return the event of a round, which depends on nothing that clients send."""
-    clients = run.data.config.clients
-    cohort = (
-        clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
-    )
-    share = {"all": 1.0, "poisson": run.participation_rate, "fixed": cohort / clients}[
-        run.participation
-    ]
-    multiplier = config.noise_multiplier / (2 if config.neighboring == "replace_one" else 1)
-    return PrivacyEvent(
-        multiplier, run.participation, share, cohort if run.participation == "fixed" else 0
-    )
+    multiplier = config.noise_multiplier / _clips_apart(config)
+    cohort = max(1, round(run.participation_rate * run.data.config.clients))
+    share = _sampling(run, cohort)
+    came = cohort if run.participation == "fixed" else 0
+    return PrivacyEvent(multiplier, run.participation, share, came)
+
+
+def _clips_apart(config: Config) -> int:
+    """Return how far apart, in clips, a client's part in neighboring federations lies."""
+    return 2 if config.neighboring == "replace_one" else 1
+
+
+def _sampling(run: Run, cohort: int) -> float:
+    """Return the probability or share with which a client is among a ``cohort`` of this size."""
+    if run.participation == "fixed":
+        return cohort / run.data.config.clients
+    return run.participation_rate if run.participation == "poisson" else 1.0
 
 
 def release(
@@ -297,48 +283,36 @@ def release(
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
         received = replace(received, mean=share * received.mean)
-    return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(
-        config, received, sd
-    )
+    metrics = _server_noise.noise_metrics(config, received, sd)
+    return _server_noise.add_noise(params, sd, noise), metrics
 
 
 def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
-    """Return the round's privacy event: its noise relative to what one client can really move,
-    and the sampling of clients.
-    """
+    """Return the round's event: its noise over what one client can really move, and sampling."""
     clients = len(received.clients)
-    moved = _largest_move(config, received) * (2 if config.neighboring == "replace_one" else 1)
-    sampling = {
-        "all": 1.0,
-        "poisson": run.participation_rate,
-        "fixed": clients / run.data.config.clients,
-    }
+    moved = _largest_move(config, received) * _clips_apart(config)
     multiplier = _standard_deviation(config, received) / moved
-    return PrivacyEvent(multiplier, run.participation, sampling[run.participation], clients)
+    return PrivacyEvent(multiplier, run.participation, _sampling(run, clients), clients)
 
 
 def covers_empty_rounds(config: Config) -> bool:
-    """Return whether rounds without clients release a noisy model, as they do if the sum has a
-    fixed divisor.
+    """Return whether rounds without clients release a noisy model.
+
+    They do if the sum has a fixed divisor.
     """
     return isinstance(config.divisor, float)
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return how canaries audit the release: with updates so long that they are surely clipped;
-    None if they do not.
-    """
+    """Return how canaries audit the release: by updates so long that they are surely clipped."""
     if not config.audit_every:
         return None
-    return CanaryPlan(
-        config.audit_every, CERTAINLY_CLIPPED * config.clip, config.neighboring == "replace_one"
-    )
+    norm = CERTAINLY_CLIPPED * config.clip
+    return CanaryPlan(config.audit_every, norm, config.neighboring == "replace_one")
 
 
 def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the epsilon of one client at ``delta`` after the rounds so far; nothing where none
-    holds.
-    """
+    """Return the epsilon of one client at ``delta`` after the rounds so far, where one holds."""
     if refusal(config, run) or len(outcome.spent) < len(outcome.rows):
         return {}
     events = [spending.event for spending in outcome.spent]
@@ -347,17 +321,17 @@ def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the epsilon of one client at ``delta`` after the run, or None and the reason; and
-    what canaries found.
+    """Return the epsilon of one client at ``delta`` after the run, and what canaries found.
 
-    With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a
-    client that used model j in every round, on the assumption that no client changed its model.
+    Where no epsilon holds it is None, and ``guarantee`` is the reason. With several models and
+    participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j in
+    every round, on the assumption that no client changed its model.
     """
     account = _account(config, run, outcome)
-    models = run.clustering.config.clusters
-    claims = {
-        j: account.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)
-    }
+    models = range(run.clustering.config.clusters)
+    claims = {0: account["epsilon"]}
+    if len(models) > 1:
+        claims = {j: account.get(f"epsilon_cluster_{j}") for j in models}
     opposite = config.neighboring == "replace_one"
     sampled = run.participation != "all"
     return account | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
@@ -365,35 +339,44 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     reason = refusal(config, run)
-    spent = outcome.spent
-    stated = reason or accounting.sense(config.noise)
+    metrics: Metrics = {
+        "epsilon": None,
+        "delta": config.delta,
+        "guarantee": reason or accounting.sense(config.noise),
+    }
     models = run.clustering.config.clusters
-    metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}
-    metrics |= {f"guarantee_cluster_{j}": stated for j in range(models) if models > 1}
+    if models > 1:
+        for j in range(models):
+            metrics[f"guarantee_cluster_{j}"] = metrics["guarantee"]
     if reason == releases.CHOSEN and run.participation == "all":
-        for j in sorted({spending.cluster for spending in spent}):
-            events = [spending.event for spending in spent if spending.cluster == j]
-            epsilon = accounting.epsilon(events, config.delta, config.neighboring)
-            metrics[f"epsilon_cluster_{j}"] = epsilon if math.isfinite(epsilon) else None
+        metrics |= _by_model(config, outcome)
     if reason:
         return metrics
-    if len(spent) < run.rounds:
-        return metrics | {
-            "guarantee": (
-                "none: no client took part in some round, and the model was sent without noise"
-            )
-        }
-    events = [spending.event for spending in spent]
+    if len(outcome.spent) < run.rounds:
+        metrics["guarantee"] = (
+            "none: no client took part in some round, and the model was sent without noise"
+        )
+        return metrics
+    events = [spending.event for spending in outcome.spent]
     epsilon = accounting.epsilon(events, config.delta, config.neighboring)
     if math.isinf(epsilon):
-        return metrics | {"guarantee": TOO_LITTLE}
+        metrics["guarantee"] = TOO_LITTLE
+        return metrics
+    metrics["epsilon"] = epsilon
     # Under noise that follows from the seed, trials do not compose.
-    composed = (
-        {"guarantee_events": accounting.ledger(events, config.neighboring)}
-        if config.noise == "secret"
-        else {}
-    )
-    return metrics | {"epsilon": epsilon} | composed
+    if config.noise == "secret":
+        metrics["guarantee_events"] = accounting.ledger(events, config.neighboring)
+    return metrics
+
+
+def _by_model(config: Config, outcome: Outcome) -> Metrics:
+    """Return the epsilon of each model, of a client that used it in every round."""
+    epsilons: Metrics = {}
+    for j in sorted({spending.cluster for spending in outcome.spent}):
+        events = [spending.event for spending in outcome.spent if spending.cluster == j]
+        epsilon = accounting.epsilon(events, config.delta, config.neighboring)
+        epsilons[f"epsilon_cluster_{j}"] = epsilon if math.isfinite(epsilon) else None
+    return epsilons
 
 
 def refusal(config: Config, run: Run) -> str | None:
@@ -425,8 +408,9 @@ def _unsampled(config: Config, run: Run) -> str | None:
 
 
 def _largest_move(config: Config, received: ClientUpdates) -> float:
-    """Compute the largest L2 distance by which one client can move the aggregate, regardless of
-    ``sensitivity``.
+    """Compute the largest L2 distance by which one client can move the aggregate.
+
+    ``sensitivity`` has no part in it.
     """
     if isinstance(config.divisor, float):
         return config.clip / config.divisor
@@ -440,13 +424,10 @@ def _standard_deviation(config: Config, received: ClientUpdates) -> float:
     return multiplier * _server_noise.sensitivity(config, received)
 
 
-def _divisible(run: Run) -> bool:
+def _may_divide(run: Run) -> bool:
     """Return whether a round's mean can be rewritten as a sum with a fixed divisor."""
-    return (
-        run.aggregation.module.SENSITIVITY == "mean"
-        and _equal(run)
-        and run.clustering.config.clusters == 1
-    )
+    mean = run.aggregation.module.SENSITIVITY == "mean" and _equal(run)
+    return mean and run.participation == "poisson" and run.clustering.config.clusters == 1
 
 
 def _equal(run: Run) -> bool:

@@ -1,17 +1,18 @@
 """Local differential privacy: every client clips its own update and adds noise to it before
 anybody else sees it.
 
-    D_k   <- theta_k - theta_t                            not finite: zero
-    D_k   <- D_k * min(1, C / ||D_k||)                    one norm over all arrays
-    send     theta_t + D_k + N(0, (z C)^2)                fresh for every client and round; zero updates are noised, too
-    account: epsilon_k = epsilon of a Gaussian mechanism with mu_k = s sqrt(T_k) / z,     T_k: rounds in which k sent
+    D_k   <- theta_k - theta_t                not finite: zero
+    D_k   <- D_k * min(1, C / ||D_k||)        one norm over all arrays
+    send     theta_t + D_k + N(0, (z C)^2)    fresh for every client and round, for zeros, too
+    account: epsilon_k = epsilon of a Gaussian mechanism with mu_k = s sqrt(T_k) / z
+             T_k: rounds in which k sent
 
 The account is exact (Balle and Wang 2018, eq. 6), and composed over all rounds of a client.
 ``neighboring`` says whom the epsilon tells apart, and no field says how far they are: s follows
 from the clip.
 
-    replace_one   any data of the client from any other: two clipped updates lie up to 2 C apart, s = 2. Local
-                  differential privacy proper, the default
+    replace_one   any data of the client from any other: two clipped updates lie up to 2 C apart,
+                  s = 2. Local differential privacy proper, the default
     zero_out      the client from one that sends a zero update, noised like all others: s = 1
 
 It holds towards everybody, also towards a server that sees every update with its sender. There is
@@ -22,24 +23,23 @@ updates, whose noise z C / sqrt(n) comes to a central multiplier z sqrt(n) / s: 
 All that sees single updates gets them with the noise: attacks, and every aggregation, even medians.
 
 The price: noise of z sqrt(d / n) clips in the mean of n updates of d parameters. Nets of 4810
-parameters at 20 clients
-learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634; at a single-digit
-epsilon they do not (`sweeps/local_dp.yaml`). Global noise gives the same epsilon for sqrt(n) times
-less of it, to those who trust the server.
+parameters at 20 clients learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634;
+at a single-digit epsilon they do not (`sweeps/local_dp.yaml`). Global noise gives the same epsilon
+for sqrt(n) times less of it, to those who trust the server.
 
 No epsilon is stated where the server gets more of clients than noised updates: choices of a model,
-losses, curvatures,
-numbers of examples, running statistics, rows in its shadow set (`algorithms.releases`). Metrics of
-the round are the server's: norms are those of noised updates, and nobody but the client knows
-whether one was clipped. The clip is best chosen on public data: a median of the clients' norms
-tells of them. Replicas and shadow federations add local noise of their own; a repeated training
-(whitebox_mia) has it, too.
+losses, curvatures, numbers of examples, running statistics, rows in its shadow set
+(`algorithms.releases`). Metrics of the round are the server's: norms are those of noised updates,
+and nobody but the client knows whether one was clipped. The clip is best chosen on public data: a
+median of the clients' norms tells of them. Replicas and shadow federations add local noise of their
+own; a repeated training (whitebox_mia) has it, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -91,11 +91,20 @@ METRICS = (
         reading="epsilon, models: under local-DP, towards whoever sees the models and no update",
     ),
 )
-# By ``neighboring``: how far apart, in clips, what a client may send lies; the account's relation;
-# in words.
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What an epsilon tells apart: in clips, in the account's terms, and in words."""
+
+    clips: float
+    account: str
+    words: str
+
+
 RELATIONS = {
-    "replace_one": (2.0, "replace_one", "local dp for any data of a client"),
-    "zero_out": (
+    "replace_one": Relation(2.0, "replace_one", "local dp for any data of a client"),
+    "zero_out": Relation(
         1.0,
         "add_or_remove_one",
         "local dp for whether a client sends its update or zero",
@@ -142,29 +151,28 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def private_update(config: Config, update: Floats, noise: Normals) -> Floats:
-    """Clip an update [d] and add the client's ``noise``; without noise, an update that is short
-    enough is left alone.
+    """Clip an update [d] and add the client's ``noise``.
+
+    Without noise, an update that is short enough is left alone.
     """
     scale = _server_noise.bound(config, lengths(update[None]))[0]
     if scale == 1 and not config.noise_multiplier:
         return update
-    return _server_noise.add_noise(
-        update * np.float32(scale), config.noise_multiplier * config.clip, noise
-    )
+    sd = config.noise_multiplier * config.clip
+    return _server_noise.add_noise(update * np.float32(scale), sd, noise)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
-    """Return factor 1 for every update [clients], because its client has clipped it; 0 for one
-    that is not finite.
-    """
+    """Return factor 1 for every update [clients], as its client clipped it; 0 if not finite."""
     return np.isfinite(norms).astype(np.float64)
 
 
 def release(
     config: Config, params: Floats, received: ClientUpdates, noise: Normals | None
 ) -> tuple[Floats, Metrics]:
-    """Return the parameters [d] unchanged, and metrics of what was received: the mean's noise,
-    norms of noised updates.
+    """Return the parameters [d] unchanged, and metrics of what was received.
+
+    These are the mean's noise, and norms of noised updates.
     """
     sd = config.noise_multiplier * config.clip * float(np.linalg.norm(received.weights))
     metrics = _server_noise.noise_metrics(config, received, sd)
@@ -172,25 +180,21 @@ def release(
 
 
 def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
-    """Return the event of a round for each of the clients that sent, by their own noise and
-    without amplification.
-    """
+    """Return the event of a round for each client that sent: by its own noise, not amplified."""
     return _event(config, len(received.clients))
 
 
 def _event(config: Config, clients: int = 1) -> PrivacyEvent:
-    return PrivacyEvent(config.noise_multiplier / RELATIONS[config.neighboring][0], clients=clients)
+    apart = RELATIONS[config.neighboring].clips
+    return PrivacyEvent(config.noise_multiplier / apart, clients=clients)
 
 
 def planned(config: Config, run: Run) -> Account | None:
     """Return the account of a client that sends in every round; None where no epsilon holds."""
     if refusal(config, run):
         return None
-    return Account(
-        (_event(config),) * run.rounds,
-        RELATIONS[config.neighboring][1],
-        config.delta,
-    )
+    relation = RELATIONS[config.neighboring].account
+    return Account((_event(config),) * run.rounds, relation, config.delta)
 
 
 def epsilon_after(config: Config, rounds: int) -> float:
@@ -199,51 +203,53 @@ def epsilon_after(config: Config, rounds: int) -> float:
     >>> round(epsilon_after(Config(noise_multiplier=20), 10), 4)
     1.1994
     """
-    return accounting.composed(
-        ((_event(config), rounds),),
-        config.delta,
-        RELATIONS[config.neighboring][1],
-    )
+    counts = ((_event(config), rounds),)
+    return accounting.composed(counts, config.delta, RELATIONS[config.neighboring].account)
 
 
 def epsilons(config: Config, history: np.ndarray) -> Doubles:
-    """Compute the epsilon [clients] of each client from the rounds in which it took part
-    (``history``, see `Outcome`).
+    """Compute the epsilon [clients] of each client from the rounds in which it took part.
+
+    For ``history`` see `Outcome`.
     """
     counts, of_client = np.unique((history >= 0).sum(axis=0), return_inverse=True)
-    return np.array([epsilon_after(config, int(count)) for count in counts])[of_client]
+    each = np.array([epsilon_after(config, int(count)) for count in counts])
+    return each[of_client]
 
 
 def epsilon_of_models(config: Config, history: np.ndarray) -> float:
-    """Compute the largest epsilon of a client towards those who see the models alone: means of n
-    noised updates.
+    """Compute the largest epsilon of a client towards those who see the models alone.
+
+    These are means of n noised updates.
     """
     there = history >= 0
-    squares = there.T @ (1.0 / np.maximum(there.sum(axis=1), 1))  # [clients] of 1 / z^2, for z = 1
+    clients = np.maximum(there.sum(axis=1), 1)
+    squares = there.T @ (1.0 / clients)  # [clients] of 1 / z^2, for z = 1
     multiplier = _event(config).noise_multiplier / math.sqrt(squares.max())
     return accounting.epsilon([PrivacyEvent(multiplier)], config.delta, "replace_one")
 
 
-def client_columns(
-    config: Config,
-    run: Run,
-    history: np.ndarray,
-) -> Mapping[str, Doubles]:
+def client_columns(config: Config, run: Run, history: np.ndarray) -> Mapping[str, Doubles]:
     """Return ``epsilon`` [clients] of each client so far; nothing where none holds."""
     return {} if refusal(config, run) else {"epsilon": epsilons(config, history)}
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return how canaries audit the models: clipped like updates, in a mean that has the noise
-    of the round's clients.
+    """Return how canaries audit the models.
+
+    They are clipped like updates, in a mean that has the noise of the round's clients.
     """
     every = _server_noise.audit_every(config, run)
-    return CanaryPlan(every, config.clip, config.neighboring == "replace_one") if every else None
+    if not every:
+        return None
+    return CanaryPlan(every, config.clip, config.neighboring == "replace_one")
 
 
 def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the largest epsilon of a client after the rounds so far; nothing where none holds."""
-    return {} if refusal(config, run) else {"epsilon": epsilon_after(config, _most(outcome))}
+    if refusal(config, run):
+        return {}
+    return {"epsilon": epsilon_after(config, _most(outcome))}
 
 
 def _most(outcome: Outcome) -> int:
@@ -251,8 +257,7 @@ def _most(outcome: Outcome) -> int:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the largest epsilon of a client at ``delta``, towards everybody and towards those
-    who see models alone.
+    """Return a client's largest epsilon, towards everybody and towards who sees models alone.
 
     Both are None where none holds, and ``guarantee`` says why. A sum hides the single updates, and
     so does a server optimizer, which reads their mean; whatever reads every update makes no mean of
@@ -271,39 +276,31 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     if reason:
         return metrics | {"guarantee": reason}
     most = _most(outcome)
-    metrics |= {"epsilon": epsilon_after(config, most), "guarantee": sense(config)}
+    metrics["epsilon"] = epsilon_after(config, most)
+    metrics["guarantee"] = sense(config)
     if run.aggregation.module.NEEDS == "mean" and most:
         metrics["epsilon_models"] = epsilon_of_models(config, outcome.history)
     if config.noise == "secret":
-        metrics["guarantee_events"] = accounting.ledger(
-            [_event(config)] * most, RELATIONS[config.neighboring][1]
-        )
+        events = [_event(config)] * most
+        relation = RELATIONS[config.neighboring].account
+        metrics["guarantee_events"] = accounting.ledger(events, relation)
     return metrics
 
 
 def sense(config: Config) -> str:
     """Return in words what an epsilon holds for."""
-    return accounting.sense(
-        config.noise,
-        RELATIONS[config.neighboring][2],
-        AGAINST,
-    )
+    return accounting.sense(config.noise, RELATIONS[config.neighboring].words, AGAINST)
 
 
 def remark(config: Config, run: Run) -> str:
-    """Return the epsilon that a plan of ``run`` comes to, and what it holds for; or why none is
-    stated.
-    """
+    """Return the epsilon of a plan of ``run``, and what it holds for; or why none is stated."""
     reason = refusal(config, run)
     if reason:
         return f"local_dp states no epsilon: {reason.removeprefix('none: ')}"
     epsilon = accounting.rounded_up(epsilon_after(config, run.rounds))
-    times = (
-        f"all {run.rounds} rounds"
-        if run.participation == "all"
-        else f"as many as {run.rounds} rounds"
-    )
-    return f"local_dp: epsilon {epsilon:g} of a client that sends in {times}, towards {AGAINST}"
+    least = "all" if run.participation == "all" else "as many as"
+    sends = f"a client that sends in {least} {run.rounds} rounds"
+    return f"local_dp: epsilon {epsilon:g} of {sends}, towards {AGAINST}"
 
 
 def refusal(config: Config, run: Run) -> str | None:

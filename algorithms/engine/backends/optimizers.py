@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,59 +69,69 @@ class Optimizer:
         return self.moments[index][: len(like)]
 
     def _momentum(self, params: torch.Tensor, grads: torch.Tensor) -> None:
-        """Take a momentum step (Sutskever et al. 2013); Nesterov's form as arranged in PyTorch,
-        from the new velocity.
+        """Take a momentum step (Sutskever et al. 2013).
+
+        Nesterov's form is arranged as in PyTorch, from the new velocity.
         """
-        velocity = self._moment(0, grads).mul_(self.config.momentum).add_(grads)
+        momentum = self.config.momentum
+        velocity = self._moment(0, grads)
+        velocity.mul_(momentum).add_(grads)
         if self.config.nesterov:
-            velocity = grads.add(velocity, alpha=self.config.momentum)
+            velocity = grads.add(velocity, alpha=momentum)
         params.add_(velocity, alpha=-self.lr)
 
     def _adam(self, params: torch.Tensor, grads: torch.Tensor) -> None:
         """Take an Adam step (Kingma and Ba 2015, algorithm 1)."""
-        first, second = ADAM_BETAS
         mean = self._moment(0, grads)
         square = self._moment(1, grads)
         if isinstance(self.steps, int) and grads.dim() == 1:
-            # PyTorch's own step, in one pass over the vectors. A block is left to single
-            # operations: the last digits of this one depend on a number's place in a vector, and so
-            # a client's weights would depend on who shares its block.
-            # PyTorch counts this step itself
-            before = torch.full(
-                (),
-                float(self.steps - 1),
-                device=params.device,
-            )
-            adam(
-                [params],
-                [grads],
-                [mean],
-                [square],
-                [],
-                [before],
-                lr=self.lr,
-                beta1=first,
-                beta2=second,
-                eps=self.config.adam_epsilon,
-                weight_decay=0.0,
-                fused=True,
-                amsgrad=False,
-                maximize=False,
-            )
+            self._fused_adam(params, grads, mean, square)
             return
+        first, second = ADAM_BETAS
         mean.lerp_(grads, 1 - first)
         square.mul_(second).addcmul_(grads, grads, value=1 - second)
         if isinstance(self.steps, int):
-            scale = (square / (1 - second**self.steps)).sqrt_().add_(self.config.adam_epsilon)
-            params.addcdiv_(
-                mean,
-                scale,
-                value=-self.lr / (1 - first**self.steps),
-            )
-        else:
-            steps = self.steps[: len(grads)]
-            scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)
-            params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
+            unbiased = square / (1 - second**self.steps)
+            scale = unbiased.sqrt_().add_(self.config.adam_epsilon)
+            step = -self.lr / (1 - first**self.steps)
+            params.addcdiv_(mean, scale, value=step)
+            return
+        steps = self.steps[: len(grads)]
+        unbiased = square / (1 - second**steps).to(square)
+        scale = unbiased.sqrt_().add_(self.config.adam_epsilon)
+        sizes = self.lr / (1 - first**steps)
+        params.sub_(mean / scale * sizes.to(mean))
+
+    def _fused_adam(
+        self,
+        params: torch.Tensor,
+        grads: torch.Tensor,
+        mean: torch.Tensor,
+        square: torch.Tensor,
+    ) -> None:
+        """Take PyTorch's own step, in one pass over the vectors.
+
+        A block is left to single operations: the last digits of this one depend on a number's place in
+        a vector, and so a client's weights would depend on who shares its block.
+        """
+        first, second = ADAM_BETAS
+        before = torch.full((), float(self.steps - 1), device=params.device)
+        adam(
+            [params],
+            [grads],
+            [mean],
+            [square],
+            [],
+            [before],  # PyTorch counts this step itself
+            lr=self.lr,
+            beta1=first,
+            beta2=second,
+            eps=self.config.adam_epsilon,
+            weight_decay=0.0,
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 def moment_count(config: TrainingConfig) -> int:
@@ -141,35 +152,34 @@ def resume_optimizer(
     moments, whatever ``carried`` contains for it: the result of `optimizer_state` after the
     previous round, or nothing. ``shape`` is (d,) for one client, (clients, d) for a block.
     """
-    if config.optimizer_state == "reset" or not moment_count(config):
+    kept = moment_count(config)
+    if config.optimizer_state == "reset" or not kept:
         return Optimizer(config, lr)
-    steps = np.asarray(carried["steps"] if carried else np.zeros(shape[:-1]))
+    *clients, d = shape
+    moments = np.zeros((*clients, kept, d), np.float32)
+    steps = np.zeros(clients)
     if carried:
-        steps = steps * np.isfinite(carried["moments"]).all(axis=(-2, -1))
-    blank = np.zeros((*shape[:-1], moment_count(config), shape[-1]), np.float32)
-    moments = np.where(steps[..., None, None] > 0, carried["moments"], blank) if carried else blank
-    rows = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]
-    return Optimizer(
-        config,
-        lr,
-        rows,
-        torch.tensor(steps, dtype=torch.float64, device=device)[:, None]
-        if steps.ndim
-        else int(steps),
-    )
+        finite = np.isfinite(carried["moments"]).all(axis=(-2, -1))
+        steps = np.asarray(carried["steps"] * finite)
+        begun = steps[..., None, None] > 0
+        moments = np.where(begun, carried["moments"], moments)
+    each = np.moveaxis(moments, -2, 0)
+    rows = [torch.from_numpy(moment.copy()).to(device) for moment in each]
+    if not clients:
+        return Optimizer(config, lr, rows, int(steps))
+    counts = torch.tensor(steps, dtype=torch.float64, device=device)
+    return Optimizer(config, lr, rows, counts[:, None])
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
-    """Return what the next round needs: ``moments`` [m, d] or [clients, m, d] float32, and
-    ``steps``, a number or [clients].
+    """Return what the next round needs; nothing if nothing is kept.
 
-    It is empty if nothing is kept.
+    These are ``moments`` [m, d] or [clients, m, d] float32, and ``steps``, a number or [clients].
     """
     if optimizer.config.optimizer_state == "reset" or not optimizer.moments:
         return {}
-    steps = optimizer.steps
-    counts = steps[:, 0].cpu().numpy() if isinstance(steps, torch.Tensor) else steps
-    return {
-        "moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(),
-        "steps": np.asarray(counts, np.int64),
-    }
+    moments = torch.stack(optimizer.moments, dim=-2)
+    steps: Any = optimizer.steps
+    if isinstance(steps, torch.Tensor):
+        steps = steps[:, 0].cpu().numpy()
+    return {"moments": moments.cpu().numpy(), "steps": np.asarray(steps, np.int64)}
