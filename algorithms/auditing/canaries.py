@@ -48,18 +48,17 @@ def number_of_directions(d: int) -> int:
 
 
 def walsh_hadamard(x: Floats) -> Floats:
-    """Multiply a vector [b], b a power of two, by the Hadamard matrix, without scaling, in b
-    log2(b) additions.
+    """Multiply a vector [b] by the Hadamard matrix, without scaling, in b log2(b) additions.
+
+    b is a power of two. The halves of the index's bits are transformed in turn, so that every
+    addition runs over a long piece of memory.
 
     >>> walsh_hadamard(np.array([1, 0, 2, 0], np.float32)).tolist()
     [3.0, 3.0, -1.0, -1.0]
-
-    The halves of the index's bits are transformed in turn, so that every addition runs over a long
-    piece of memory.
     """
     bits = len(x).bit_length() - 1
-    square = x.reshape(1 << (bits + 1) // 2, 1 << bits // 2)
-    turned = np.ascontiguousarray(_columns(square).T)
+    rows = 1 << (bits + 1) // 2
+    turned = np.ascontiguousarray(_columns(x.reshape(rows, -1)).T)
     return np.ascontiguousarray(_columns(turned).T).reshape(-1)
 
 
@@ -68,17 +67,11 @@ def _columns(x: Floats) -> Floats:
     half = 1
     while half < len(x):
         pairs = x.reshape(-1, 2, half * x.shape[1])
+        first, second = pairs[:, 0], pairs[:, 1]
         x = np.empty_like(x)
-        np.add(
-            pairs[:, 0],
-            pairs[:, 1],
-            out=x.reshape(pairs.shape)[:, 0],
-        )
-        np.subtract(
-            pairs[:, 0],
-            pairs[:, 1],
-            out=x.reshape(pairs.shape)[:, 1],
-        )
+        image = x.reshape(pairs.shape)
+        np.add(first, second, out=image[:, 0])
+        np.subtract(first, second, out=image[:, 1])
         half *= 2
     return x
 
@@ -108,26 +101,26 @@ class Directions:
         return len(self.signs)
 
     def combine(self, coefficients: Doubles) -> Floats:
-        """Return the sum of the first directions times ``coefficients`` [at most b], a vector
-        [d].
-        """
+        """Return the sum [d] of the first directions times ``coefficients`` [at most b]."""
         spread = np.zeros(self.number, np.float32)
         spread[: len(coefficients)] = coefficients
-        return self._place(walsh_hadamard(spread) * self.signs * np.float32(self.number**-0.5))
+        return self._place(walsh_hadamard(spread))
 
     def row(self, index: int) -> Floats:
         """Return direction ``index``, a vector [d]."""
         signs = np.ones(1, np.float32)
-        # one more bit of the column's index at a time, the lowest first
+        # One more bit of the column's index at a time, the lowest first.
         while len(signs) < self.number:
-            signs = np.concatenate([signs, -signs if index & len(signs) else signs])
-        return self._place(signs * self.signs * np.float32(self.number**-0.5))
+            shared = index & len(signs)
+            signs = np.concatenate([signs, -signs if shared else signs])
+        return self._place(signs)
 
     def products(self, x: Floats) -> Doubles:
         """Return the inner products [b] of all directions with a vector ``x`` [d]."""
-        inside = np.roll(x, -self.start)[: self.number].astype(np.float32) * self.signs
-        return walsh_hadamard(inside).astype(np.float64) * self.number**-0.5
+        inside = np.roll(x, -self.start)[: self.number].astype(np.float32)
+        return walsh_hadamard(inside * self.signs).astype(np.float64) * self.number**-0.5
 
-    def _place(self, inside: Floats) -> Floats:
-        """Put [b] values at the directions' coordinates of a vector [d] of zeros."""
+    def _place(self, values: Floats) -> Floats:
+        """Put values [b], with the directions' signs and norm, at their coordinates in zeros [d]."""
+        inside = values * self.signs * np.float32(self.number**-0.5)
         return np.roll(np.pad(inside, (0, self.d - self.number)), self.start)

@@ -57,30 +57,25 @@ def epsilon_gdp(mu: float, delta: float) -> float:
 
 
 def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
-    """Compute `epsilon_gdp` of many mu [...] by bisection on delta(epsilon) (Balle and Wang
-    2018, theorem 8).
+    """Compute `epsilon_gdp` of many mu [...].
+
+    It bisects on delta(epsilon) (Balle and Wang 2018, theorem 8).
     """
     from scipy.special import log_ndtr
 
-    inner = np.where(
-        (mu > 0) & (mu < LARGEST_MU),
-        mu,
-        1.0,
-    )
+    inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
     low = np.zeros_like(inner)
     high = inner**2 / 2 + inner * math.sqrt(2 * math.log(1 / delta))
     for _ in range(60):
         middle = (low + high) / 2
         above = log_ndtr(inner / 2 - middle / inner)
         less = middle + log_ndtr(-inner / 2 - middle / inner) - above  # below 0
-        too_low = above + np.log(-np.expm1(np.minimum(less, -1e-300))) > math.log(delta)
+        log_delta = above + np.log(-np.expm1(np.minimum(less, -1e-300)))
+        too_low = log_delta > math.log(delta)
         low = np.where(too_low, middle, low)
         high = np.where(too_low, high, middle)
-    epsilons = np.where(
-        mu > 0,
-        np.where(mu < LARGEST_MU, high, np.inf),
-        0.0,
-    )
+    epsilons = np.where(mu < LARGEST_MU, high, np.inf)
+    epsilons = np.where(mu > 0, epsilons, 0.0)
     return np.where(np.isnan(mu), np.nan, epsilons)
 
 
@@ -118,9 +113,10 @@ def estimate_of_auc(
 ) -> Estimate:
     """Estimate the epsilon at `DELTA` of an AUC, given the ends of its 95 % interval.
 
-    >>> estimates = (estimate_of_auc(0.76025), estimate_of_auc(0.4), estimate_of_auc(0.4, either_way=True))
-    >>> [round(estimate.epsilon, 3) for estimate in estimates]
-    [4.377, 0.0, 1.377]
+    >>> round(estimate_of_auc(0.76025).epsilon, 3), estimate_of_auc(0.4).epsilon
+    (4.377, 0.0)
+    >>> round(estimate_of_auc(0.4, either_way=True).epsilon, 3)
+    1.377
 
     With so many ``comparisons`` of scores behind it, a perfect AUC counts as half a comparison
     short of it, so that the estimate is finite. An attacker may decide ``either_way`` where it is
@@ -129,7 +125,8 @@ def estimate_of_auc(
     """
     nearest = 0.5 / comparisons if comparisons else 0.0
     if either_way and auc < 0.5:
-        auc, low, high = 1 - auc, 1 - high, 1 - low
+        auc = 1 - auc
+        low, high = 1 - high, 1 - low
     largest = max(high, 1 - low) if either_way else high
     middle = min(max(auc, nearest), 1 - nearest)
     mus = [mu_of_auc(area) for area in (middle, low, largest)]
@@ -154,22 +151,29 @@ def estimate_of_rates(
     return Estimate(*epsilons_gdp(mus, DELTA).tolist())
 
 
-def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
-    """Compute the smallest epsilon at which a test may have these error rates (Kairouz et al.
-    2015).
+def epsilon_of_rates(
+    false_positive: float,
+    false_negative: float,
+    delta: float,
+) -> float:
+    """Compute the smallest epsilon at which a test may have these error rates.
+
+    The formula is that of Kairouz et al. (2015).
 
     >>> round(epsilon_of_rates(0.01, 0.5, 0.0), 3), epsilon_of_rates(0.5, 0.5, 0.0)
     (3.912, 0.0)
 
     It is infinite if one error never happens.
     """
-    pairs = ((false_positive, false_negative), (false_negative, false_positive))
-    limits = [
-        math.log((1 - delta - other) / rate) if rate > 0 else math.inf
-        for rate, other in pairs
-        if other < 1 - delta
-    ]
-    return max([0.0, *limits])
+    least = 0.0
+    rates = (false_positive, false_negative)
+    for rate, other in (rates, rates[::-1]):
+        if not other < 1 - delta:
+            continue
+        if not rate > 0:
+            return math.inf
+        least = max(least, math.log((1 - delta - other) / rate))
+    return least
 
 
 def epsilon_two_gaussians(
@@ -208,26 +212,27 @@ def _log_delta(
     second: tuple[float, float],
     epsilon: float,
 ) -> float:
-    """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon]; the privacy loss of
-    y is a y^2 + b y + c.
+    """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon].
 
-    The deviations differ, so a is not 0.
+    The privacy loss of y is a y^2 + b y + c; the deviations differ, so a is not 0.
     """
     m1, s1 = first
     m2, s2 = second
+    # In units of the first: N(0, 1) against N(d, r^2).
     d = (m2 - m1) / s1
-    r = s2 / s1  # in units of the first: N(0, 1) against N(d, r^2)
+    r = s2 / s1
     a = (1 - r) * (1 + r) / (2 * r**2)
     b = -d / r**2
     c = d**2 / (2 * r**2) + math.log(r)
     square = b**2 - 4 * a * (c - epsilon)
-    # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
+    # The loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere.
     if square <= 0:
         return -math.inf
-    # of the root that loses no digits where a is next to 0
+    # Of the root that loses no digits where a is next to 0.
     q = -(b + math.copysign(math.sqrt(square), b)) / 2
     left, right = sorted((q / a, (c - epsilon) / q))
-    p1, p2 = (_log_mass(left, right, mean, sd, outside=a > 0) for mean, sd in ((0.0, 1.0), (d, r)))
+    p1 = _log_mass(left, right, 0.0, 1.0, outside=a > 0)
+    p2 = _log_mass(left, right, d, r, outside=a > 0)
     drop = epsilon + p2 - p1
     return p1 + float(np.log1p(-np.exp(drop))) if drop < 0 else -math.inf
 
@@ -239,8 +244,9 @@ def _log_mass(
     sd: float,
     outside: bool,
 ) -> float:
-    """Compute the log of a normal distribution's mass outside or inside an interval, precise far
-    in the tails.
+    """Compute the log of a normal distribution's mass outside or inside an interval.
+
+    It is precise far in the tails.
     """
     from scipy.special import log_ndtr
 
@@ -252,7 +258,9 @@ def _log_mass(
         low, high = -high, -low
     above = float(log_ndtr(high))
     below = float(log_ndtr(low))
-    return above + float(np.log1p(-np.exp(below - above))) if below < above else -math.inf
+    if not below < above:
+        return -math.inf
+    return above + float(np.log1p(-np.exp(below - above)))
 
 
 def _check(delta: float) -> None:

@@ -1,9 +1,13 @@
 """Privacy accounting: the epsilon, at a given delta, of a series of noisy sums.
 
-    event    noise standard deviation / L2 sensitivity (the noise multiplier), and how clients were sampled
-    all      Gaussian events compose to one Gaussian, 1/z^2 = sum 1/z_t^2, of known epsilon (Balle and Wang 2018, eq. 6)
-    poisson  privacy loss distributions, composed numerically and rounded up (Doroshenko et al. 2022); add or remove one
-    fixed    Renyi divergences of sampling without replacement (Wang et al. 2019, theorem 9); replace one
+    event    noise standard deviation / L2 sensitivity (the noise multiplier), and how clients were
+             sampled
+    all      Gaussian events compose to one Gaussian, 1/z^2 = sum 1/z_t^2, of known epsilon (Balle
+             and Wang 2018, eq. 6)
+    poisson  privacy loss distributions, composed numerically and rounded up (Doroshenko et al.
+             2022); add or remove one
+    fixed    Renyi divergences of sampling without replacement (Wang et al. 2019, theorem 9);
+             replace one
 
 Every number is an upper bound. Where sampling is accounted for and the bound without sampling is
 smaller, the smaller bound is returned; this happens to Renyi divergences at very little noise.
@@ -37,9 +41,8 @@ SUPPORTED = {
 # valid bound as well.
 LEAST = 1e-6
 DIGITS = 6  # significant ones of a noise multiplier that was found for an epsilon
-WIDEST = (
-    500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be finite
-)
+# Nats; a cell of privacy losses may not be wider, because its exponential must be finite.
+WIDEST = 500.0
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,8 @@ def epsilon(
     if math.isinf(bound) or all(event.sampling == 1 for event in events):
         return bound
     if samplers == {"poisson"}:
-        return min(
-            bound,
-            _poisson(Counter((event.noise_multiplier, event.sampling) for event in events), delta),
-        )
+        counts = Counter((event.noise_multiplier, event.sampling) for event in events)
+        return min(bound, _poisson(counts, delta))
     return min(bound, _without_replacement(events, delta))
 
 
@@ -169,35 +170,32 @@ def composed(
     delta: float,
     neighboring: str,
 ) -> float:
-    """Compute `epsilon` of events and how often each occurs; what was computed once is
-    remembered.
-    """
-    return epsilon(
-        [event for event, count in counts for _ in range(count)],
-        delta,
-        neighboring,
-    )
+    """Compute `epsilon` of events and how often each occurs; results are remembered."""
+    events = [event for event, count in counts for _ in range(count)]
+    return epsilon(events, delta, neighboring)
 
 
 @lru_cache(maxsize=1024)  # several numbers of lots are asked for in every trial of a sweep
 def dp_sgd_epsilon(
     noise_multiplier: float, sampling_rate: float, steps: int, delta: float
 ) -> float:
-    """Compute epsilon of one example after DP-SGD (Abadi et al. 2016), where neighbors differ by
-    one added example.
+    """Compute epsilon of one example after DP-SGD (Abadi et al. 2016).
 
-    Each step takes every example with probability ``sampling_rate``, clips its gradient to C and
-    adds noise of standard deviation ``noise_multiplier`` * C to the sum of the gradients. A rate of
-    1 also stands for a pass over disjoint lots, one of which has the example: together they are a
-    single step.
+    Neighbors differ by one added example. Each step takes every example with probability
+    ``sampling_rate``, clips its gradient to C and adds noise of standard deviation
+    ``noise_multiplier`` * C to the sum of the gradients. A rate of 1 also stands for a pass over
+    disjoint lots, one of which has the example: together they are a single step.
 
     >>> round(dp_sgd_epsilon(1.0, 1.0, 100, 1e-5), 1)
     91.8
     """
-    bound = _gaussian([noise_multiplier / math.sqrt(steps)] if steps else [], delta)
-    if math.isinf(bound) or not steps or sampling_rate == 1:
+    if not steps:
+        return 0.0
+    bound = _gaussian([noise_multiplier / math.sqrt(steps)], delta)
+    if math.isinf(bound) or sampling_rate == 1:
         return bound
-    return min(bound, _poisson(Counter({(noise_multiplier, sampling_rate): steps}), delta))
+    counts = Counter({(noise_multiplier, sampling_rate): steps})
+    return min(bound, _poisson(counts, delta))
 
 
 def rounded_up(value: float, digits: int = 4) -> float:
@@ -209,7 +207,8 @@ def rounded_up(value: float, digits: int = 4) -> float:
     exact = Decimal(repr(float(value)))
     if not exact or not exact.is_finite():
         return float(value)
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), ROUND_CEILING))
+    last = Decimal(1).scaleb(exact.adjusted() + 1 - digits)
+    return float(exact.quantize(last, ROUND_CEILING))
 
 
 def calibrate(
@@ -217,10 +216,10 @@ def calibrate(
     target: float,
     most: float,
 ) -> float | None:
-    """Find the least noise multiplier z, rounded up to `DIGITS`, at which epsilon ``spent(z)``
-    is at most ``target``.
+    """Find the least noise multiplier z at which epsilon ``spent(z)`` is at most ``target``.
 
-    ``spent`` falls as z grows. None if z would have to be above ``most``.
+    It is rounded up to `DIGITS`; ``spent`` falls as z grows. None if z would have to be above
+    ``most``.
 
     >>> calibrate(lambda z: epsilon([PrivacyEvent(z)] * 20, 1e-5, "add_or_remove_one"), 2.0, 1e6)
     8.91661
@@ -233,27 +232,26 @@ def calibrate(
         raise ValueError(f"a target epsilon must be above 0 and finite, got {target:g}")
 
     def beyond(log_z: float) -> float:
-        """The logarithm of how many times the target is spent: almost a straight line, whose
-        root takes few accounts.
-        """
-        return math.log(min(max(spent(math.exp(log_z)) / target, 1e-9), 1e9))
+        """The logarithm of how many times the target is spent.
 
-    low = high = min(1.0, most)
+        It is almost a straight line, whose root takes few accounts.
+        """
+        times = spent(math.exp(log_z)) / target
+        return math.log(min(max(times, 1e-9), 1e9))
+
+    high = min(1.0, most)
+    low = high
     while spent(high) > target:
         if high >= most:
             return None
         low = high
         high = min(2 * high, most)
     while low > LEAST and spent(low) <= target:
-        low, high = low / 2, low
+        high = low
+        low = low / 2
     if spent(low) <= target:
         return low
-    root = brentq(
-        beyond,
-        math.log(low),
-        math.log(high),
-        xtol=0.1 * 10.0**-DIGITS,
-    )
+    root = brentq(beyond, math.log(low), math.log(high), xtol=0.1 * 10.0**-DIGITS)
     found = rounded_up(math.exp(root), DIGITS)
     while spent(found) > target:  # the cells of privacy losses depend on z, too
         found = rounded_up(found * (1 + 10.0**-DIGITS), DIGITS)
@@ -263,26 +261,22 @@ def calibrate(
 def epsilon_so_far(
     events: Sequence[PrivacyEvent], rounds: int, delta: float, neighboring: str
 ) -> float:
-    """Compute a bound on `epsilon` after the ``events`` of as many rounds, of ``rounds`` in all,
-    that takes little time.
+    """Compute a bound on `epsilon` after ``events`` of as many rounds, that takes little time.
 
-    Without sampling, and after the last round, it is epsilon itself. With sampling, whose
-    composition takes about half a second, it is that of the next 1, 2, 4, 8, ... rounds: what will
-    have been spent then, so that less has been spent now.
+    Without sampling, and after the last of ``rounds`` in all, it is epsilon itself. With sampling,
+    whose composition takes about half a second, it is that of the next 1, 2, 4, 8, ... rounds: what
+    will have been spent then, so that less has been spent now.
     """
-    if len(events) < rounds and any(event.sampling < 1 for event in events):
+    done = len(events)
+    if done < rounds and any(event.sampling < 1 for event in events):
         worst = min(events, key=lambda event: event.noise_multiplier)
-        events = [*events, *[worst] * (schedule(len(events), rounds) - len(events))]
-    return composed(
-        tuple(sorted(_counted(events).items(), key=repr)),
-        delta,
-        neighboring,
-    )
+        events = [*events, *[worst] * (schedule(done, rounds) - done)]
+    counts = sorted(_counted(events).items(), key=repr)
+    return composed(tuple(counts), delta, neighboring)
 
 
 def schedule(done: int, rounds: int) -> int:
-    """Return the number of rounds for which `epsilon_so_far` accounts after ``done`` of them:
-    the next power of two.
+    """Return for how many rounds `epsilon_so_far` accounts after ``done``: the next power of two.
 
     >>> [schedule(done, 20) for done in (1, 2, 3, 9, 17, 20)]
     [1, 2, 4, 16, 20, 20]
@@ -291,24 +285,24 @@ def schedule(done: int, rounds: int) -> int:
 
 
 def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
-    """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of
-    several trials can be composed.
+    """Write the noisy sums of a trial as text (JSON), so that several trials can be composed.
+
+    Equal sums are counted.
     """
     counts = sorted((astuple(event), count) for event, count in _counted(events).items())
-    return json.dumps(
-        {"neighboring": neighboring, "events": [[count, *event] for event, count in counts]}
-    )
+    rows = [[count, *event] for event, count in counts]
+    return json.dumps({"neighboring": neighboring, "events": rows})
 
 
 def _counted(events: Iterable[PrivacyEvent]) -> Counter[PrivacyEvent]:
     """Count equal events.
 
-    The number of clients that came enters no account but that of a fixed number, and is left
-    out.
+    The number of clients that came is left out, as it enters no account but that of a fixed number.
     """
-    return Counter(
-        event if event.sampler == "fixed" else replace(event, clients=0) for event in events
-    )
+    counts: Counter[PrivacyEvent] = Counter()
+    for event in events:
+        counts[event if event.sampler == "fixed" else replace(event, clients=0)] += 1
+    return counts
 
 
 def dp_event(event: PrivacyEvent) -> DpEvent:
@@ -324,9 +318,8 @@ def dp_event(event: PrivacyEvent) -> DpEvent:
         return noise
     if event.sampler == "poisson":
         return PoissonSampledDpEvent(event.sampling, noise)
-    return SampledWithoutReplacementDpEvent(
-        round(event.clients / event.sampling), event.clients, noise
-    )
+    clients = round(event.clients / event.sampling)
+    return SampledWithoutReplacementDpEvent(clients, event.clients, noise)
 
 
 def _gaussian(multipliers: Sequence[float], delta: float) -> float:
@@ -337,15 +330,14 @@ def _gaussian(multipliers: Sequence[float], delta: float) -> float:
         return 0.0
     if min(multipliers) < LEAST:
         return math.inf
-    return float(get_epsilon_gaussian(1 / math.hypot(*(1 / z for z in multipliers)), delta))
+    mu = math.hypot(*(1 / z for z in multipliers))
+    return float(get_epsilon_gaussian(1 / mu, delta))
 
 
-def _poisson(
-    counts: Counter[tuple[float, float]],
-    delta: float,
-) -> float:
-    """Compute epsilon of Poisson-sampled Gaussian events; ``counts`` holds how often each
-    (multiplier, probability) occurs.
+def _poisson(counts: Counter[tuple[float, float]], delta: float) -> float:
+    """Compute epsilon of Poisson-sampled Gaussian events.
+
+    ``counts`` holds how often each (multiplier, probability) occurs.
     """
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, pld
 
@@ -354,7 +346,8 @@ def _poisson(
         return math.inf
     accountant = pld.PLDAccountant(value_discretization_interval=interval)
     for (multiplier, probability), count in sorted(counts.items()):
-        accountant.compose(PoissonSampledDpEvent(probability, GaussianDpEvent(multiplier)), count)
+        noise = GaussianDpEvent(multiplier)
+        accountant.compose(PoissonSampledDpEvent(probability, noise), count)
     return float(accountant.get_epsilon(delta))
 
 
@@ -368,8 +361,9 @@ def _interval(counts: Counter[tuple[float, float]]) -> float:
     widest = max(1 / (2 * z**2) + 10 / z for z, _ in counts)
     drift = 0.0
     for (z, q), count in counts.items():
-        nobody = math.log1p(-(q**2)) if q < 1 else -math.inf
-        drift += count * float(np.logaddexp(nobody, 2 * math.log(q) + z**-2))
+        without = math.log1p(-(q**2)) if q < 1 else -math.inf
+        inside = 2 * math.log(q) + z**-2
+        drift += count * float(np.logaddexp(without, inside))
     return max(1e-4, widest / 1e5, drift / 1e6)
 
 

@@ -1,5 +1,4 @@
-"""Products of a vector with the Hessian H of a chain of layers: Pearlmutter's R-operator (1994),
-written out.
+"""Products of a vector with the Hessian H of a chain of layers, by Pearlmutter's R-operator (1994).
 
     z_l = W_l a_l + b_l          a_{l+1} = s_l(z_l)              s: ReLUs, poolings, reshapes
     d_L = (p - y) / n            d_l = s_l' W_{l+1}' d_{l+1}     gradients of the mean cross-entropy
@@ -8,8 +7,9 @@ written out.
     R d_L = (diag p - p p') R z_L / n    R d_l = s_l' (W_{l+1}' R d_{l+1} + V_{l+1}' d_{l+1})
     H (V, c) = (R d_l a_l' + d_l R a_l', R d_l)_l
 
-    linear:       || d a' ||^2 = || d ||^2 || a ||^2     (Goodfellow 2015), of one example's d a'
-    convolution:  || d a' ||^2 = || D U' ||^2,           D = d as [out, places],  U = the patches of a as [in kernel, places]
+    linear:       || d a' ||^2 = || d ||^2 || a ||^2    (Goodfellow 2015), of one example's d a'
+    convolution:  || d a' ||^2 = || D U' ||^2           D = d as [out, places]
+                                                        U = the patches of a as [in kernel, places]
 
 ``a`` is a layer's input, ``d`` the gradient of the loss with respect to its output: both [n,
 channels, ...], except that a linear layer has its channels last. `s` is linear around almost every
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -103,7 +104,8 @@ class Chain:
         examples: int,
     ) -> None:
         """Run the network forward on ``x`` [n, ...] and backward from labels ``y`` [n]."""
-        self.network, self.examples = network, examples
+        self.network = network
+        self.examples = examples
         self.parameters = tuple(network.module.parameters())
         self.links: list[Link] = []
         self.p = self._forward(x).softmax(dim=1)
@@ -121,28 +123,26 @@ class Chain:
     def _forward(self, x: Tensor) -> Tensor:
         """Return the logits, and list the links, still without gradients."""
         steps = _steps(self.network.module)
-        layers = [(i, step) for i, step in enumerate(steps) if isinstance(step, Affine)]
-        x = nn.Sequential(*steps[: layers[0][0]])(x)
-        for (i, layer), end in zip(layers, [*(i for i, _ in layers[1:]), len(steps)], strict=True):
+        places = [i for i, step in enumerate(steps) if isinstance(step, Affine)]
+        x = nn.Sequential(*steps[: places[0]])(x)
+        for i, end in pairwise([*places, len(steps)]):
+            layer: Any = steps[i]
             a = self.network.inputs(x)
             x, push, pull = _linearize(steps[i + 1 : end], layer(a))
             self.links.append(Link(layer, a, push, pull))
         return x
 
     def _gradients(self, d: Tensor) -> list[Tensor]:
-        """Return the gradients by every layer's output, the last layer first; ``d`` [n, classes]
-        is that by the logits.
+        """Return the gradients by every layer's output, the last layer first.
+
+        ``d`` [n, classes] is that by the logits.
         """
         gradients = []
         for link in reversed(self.links):
-            gradients.append(link.pull(d))
+            gradient = link.pull(d)
+            gradients.append(gradient)
             if link is not self.links[0]:
-                d = _pull_back(
-                    link.layer,
-                    link.layer.weight,
-                    gradients[-1],
-                    link.a,
-                )
+                d = _pull_back(link.layer, link.layer.weight, gradient, link.a)
         return gradients
 
     @torch.no_grad()
@@ -151,30 +151,25 @@ class Chain:
         flat = torch.empty_like(self.network.params)
         gradients = self._arrays(flat)
         for link in self.links:
-            gradients[link.layer.weight].copy_(
-                _outer(
-                    link.layer,
-                    link.d,
-                    link.a,
-                )
-            )
-            if link.layer.bias is not None:
-                gradients[link.layer.bias].copy_(_total(link.layer, link.d))
+            layer = link.layer
+            gradients[layer.weight].copy_(_outer(layer, link.d, link.a))
+            if layer.bias is not None:
+                gradients[layer.bias].copy_(_total(layer, link.d))
         return flat
 
     @torch.no_grad()
     def squared_lengths(self, d: Tensor) -> Tensor:
-        """Compute || J_i' d_ki ||^2 [k, n] in float64 for examples i, whose logits have the
-        derivative J_i by the weights.
+        """Compute || J_i' d_ki ||^2 [k, n] in float64 for examples i.
 
-        ``d`` [k, n, classes] are k gradients by each example's logits; for d_ki = p_i - e_y it is
-        || grad CE(x_i, y) ||^2.
+        The logits of example i have the derivative J_i by the weights. ``d`` [k, n, classes] are k
+        gradients by each example's logits; for d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
         """
         gradients = zip(*(self._gradients(each) for each in d), strict=True)
-        of_layers = zip(reversed(self.links), gradients, strict=True)
-        return torch.stack(
-            [_squared_lengths(link.layer, at, link.a) for link, at in of_layers]
-        ).sum(0)
+        lengths = [
+            _squared_lengths(link.layer, of_layer, link.a)
+            for link, of_layer in zip(reversed(self.links), gradients, strict=True)
+        ]
+        return torch.stack(lengths).sum(0)
 
     @torch.no_grad()
     def times(self, vector: Tensor) -> Tensor:
@@ -182,34 +177,36 @@ class Chain:
         v = self._arrays(vector)
         product = torch.empty_like(vector)
         image = self._arrays(product)
-        moved: list[Tensor | None] = []  # R a of every layer; None for the first
-        r: Any = None
-        for link in self.links:
-            layer = link.layer
-            along = v[link.layer.weight]
-            c = v.get(link.layer.bias)
-            moved.append(r)
-            z = _apply(layer, along, link.a, c)
-            r = link.push(z if r is None else _apply(layer, layer.weight, r, None).add_(z))
-        pr = self.p * r
+        moved, r_logits = self._moved(v)
+        pr = self.p * r_logits
         r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.examples
         for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
             layer = link.layer
+            weight = layer.weight
             r = link.pull(r)
             if layer.bias is not None:
                 image[layer.bias].copy_(_total(layer, r))
             if r_a is None:
-                image[layer.weight].copy_(_outer(layer, r, link.a))
+                image[weight].copy_(_outer(layer, r, link.a))
                 break
-            torch.add(
-                _outer(layer, r, link.a),
-                _outer(layer, link.d, r_a),
-                out=image[layer.weight],
-            )
-            r = _pull_back(layer, layer.weight, r, link.a).add_(
-                _pull_back(layer, v[layer.weight], link.d, link.a)
-            )
+            by_input = _outer(layer, link.d, r_a)
+            torch.add(_outer(layer, r, link.a), by_input, out=image[weight])
+            by_weight = _pull_back(layer, v[weight], link.d, link.a)
+            r = _pull_back(layer, weight, r, link.a).add_(by_weight)
         return product
+
+    def _moved(self, v: Arrays) -> tuple[list[Tensor | None], Tensor]:
+        """Return R a of every layer along ``v``, None for the first; and R of the logits."""
+        moved: list[Tensor | None] = []
+        r: Any = None
+        for link in self.links:
+            layer = link.layer
+            moved.append(r)
+            z = _apply(layer, v[layer.weight], link.a, v.get(layer.bias))
+            if r is not None:
+                z = _apply(layer, layer.weight, r, None).add_(z)
+            r = link.push(z)
+        return moved, r
 
     def _arrays(self, vector: Tensor) -> Arrays:
         """Split ``vector`` [d] into arrays by parameter."""
@@ -231,15 +228,13 @@ def _steps(module: nn.Module) -> list[nn.Module]:
     )
 
 
-def _linearize(
-    steps: list[nn.Module],
-    z: Tensor,
-) -> tuple[Tensor, Map, Map]:
+def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """Return s(z), the map u -> s' u, and its transpose."""
     if not steps:
         return z, (lambda u: u), (lambda d: d)
-    selecting = all(type(step) in SELECTING for step in steps) and z[0].numel() < EXACT
-    return (_selection if selecting else _through_autograd)(steps, z)
+    if z[0].numel() < EXACT and all(type(step) in SELECTING for step in steps):
+        return _selection(steps, z)
+    return _through_autograd(steps, z)
 
 
 @torch.enable_grad()
@@ -264,10 +259,7 @@ def _through_autograd(
     return out.detach(), push, pull
 
 
-def _selection(
-    steps: list[nn.Module],
-    z: Tensor,
-) -> tuple[Tensor, Map, Map]:
+def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """Linearize steps whose outputs are chosen inputs or zero.
 
     The index of each input in its example, counted from 1, passes through the steps beside its
@@ -276,26 +268,25 @@ def _selection(
     n = len(z)
     size = z[0].numel()
     before = z.shape
+    counts = torch.arange(1, size + 1, dtype=z.dtype, device=z.device)
+    origin = _unflatten(counts.repeat(n), before)
     out = z
-    origin = _unflatten(torch.arange(1, size + 1, dtype=z.dtype, device=z.device).repeat(n), before)
     for step in steps:
         out, origin = _select(step, out, origin)
     after = origin.shape
     chosen = _flatten(origin).long().view(n, -1)
     passing = (chosen > 0).view(-1)
-    chosen = (
-        chosen.clamp_(min=1)
-        .add_(torch.arange(0, n * size, size, device=z.device)[:, None] - 1)
-        .view(-1)
-    )
+    firsts = torch.arange(0, n * size, size, device=z.device)[:, None]
+    chosen = chosen.clamp_(min=1).add_(firsts - 1).view(-1)
 
     def push(u: Tensor) -> Tensor:
-        return _unflatten(_flatten(u).index_select(0, chosen).mul_(passing), after)
+        selected = _flatten(u).index_select(0, chosen)
+        return _unflatten(selected.mul_(passing), after)
 
     def pull(d: Tensor) -> Tensor:
-        return _unflatten(
-            d.new_zeros(n * size).index_add_(0, chosen, _flatten(d) * passing), before
-        )
+        image = d.new_zeros(n * size)
+        image.index_add_(0, chosen, _flatten(d) * passing)
+        return _unflatten(image, before)
 
     return out, push, pull
 
@@ -312,44 +303,49 @@ def _select(
     if isinstance(step, SHAPING):
         return step(value), step(origin)
     plane = -1 if isinstance(step, nn.MaxPool1d) else -2
-    how = (step.kernel_size, step.stride, step.padding, step.dilation, step.ceil_mode)
-    out, chosen = POOLS[type(step)](
+    pool = POOLS[type(step)]
+    out, chosen = pool(
         value,
-        *how,
+        step.kernel_size,
+        step.stride,
+        step.padding,
+        step.dilation,
+        step.ceil_mode,
         return_indices=True,
     )
-    return out, origin.flatten(plane).gather(-1, chosen.flatten(plane)).view(out.shape)
+    picked = origin.flatten(plane).gather(-1, chosen.flatten(plane))
+    return out, picked.view(out.shape)
 
 
 def _flatten(tensor: Tensor) -> Tensor:
     """Flatten to one dimension; images in their memory order, channels last."""
-    return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).reshape(-1)
+    if tensor.dim() == 4:
+        tensor = tensor.permute(0, 2, 3, 1)
+    return tensor.reshape(-1)
 
 
 def _unflatten(line: Tensor, shape: torch.Size) -> Tensor:
     """Undo `_flatten`."""
     if len(shape) != 4:
         return line.view(shape)
-    n, channels, height, width = shape
-    return line.view(n, height, width, channels).permute(
-        0,
-        3,
-        1,
-        2,
-    )
+    n, channels = shape[:2]
+    return line.view(n, *shape[2:], channels).permute(0, 3, 1, 2)
 
 
 def _is_supported(layer: nn.Module) -> bool:
-    """Return whether ``layer`` is linear or a convolution without groups and any padding but a
-    number of zeros.
+    """Return whether ``layer`` is linear or a convolution of the usual kind.
+
+    Such a convolution has no groups, and any padding but a number of zeros is none.
     """
     if type(layer) is nn.Conv1d or type(layer) is nn.Conv2d:
-        return (
-            layer.groups == 1
-            and layer.padding_mode == "zeros"
-            and not isinstance(layer.padding, str)
-        )
+        zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return zeros and layer.groups == 1
     return type(layer) is nn.Linear
+
+
+def _where(layer: nn.Conv1d | nn.Conv2d) -> tuple[Any, Any, Any]:
+    """Return where a convolution applies its kernel, as torch's functions take it."""
+    return layer.stride, layer.padding, layer.dilation
 
 
 def _apply(
@@ -362,14 +358,7 @@ def _apply(
     if isinstance(layer, nn.Linear):
         return functional.linear(a, weight, bias)
     convolve = functional.conv1d if isinstance(layer, nn.Conv1d) else functional.conv2d
-    return convolve(
-        a,
-        weight,
-        bias,
-        layer.stride,
-        layer.padding,
-        layer.dilation,
-    )
+    return convolve(a, weight, bias, *_where(layer))
 
 
 def _pull_back(
@@ -382,38 +371,21 @@ def _pull_back(
     if isinstance(layer, nn.Linear):
         return d @ weight
     into = grad.conv1d_input if isinstance(layer, nn.Conv1d) else grad.conv2d_input
-    return into(
-        a.shape,
-        weight,
-        d,
-        layer.stride,
-        layer.padding,
-        layer.dilation,
-    )
+    return into(a.shape, weight, d, *_where(layer))
 
 
 def _outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Compute d a' summed over examples, the loss's gradient with respect to W, of the shape of
-    W.
-    """
+    """Compute d a' summed over examples: the loss's gradient with respect to W, of its shape."""
     if isinstance(layer, nn.Linear):
         return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
-    return between(
-        a,
-        layer.weight.shape,
-        d,
-        layer.stride,
-        layer.padding,
-        layer.dilation,
-    )
+    return between(a, layer.weight.shape, d, *_where(layer))
 
 
 def _total(layer: Affine, d: Tensor) -> Tensor:
-    """Sum ``d`` over all dimensions but channels, which gives the loss's gradient with respect
-    to b.
-    """
-    return d.movedim(-1 if isinstance(layer, nn.Linear) else 1, 0).flatten(1).sum(1)
+    """Sum ``d`` over all dimensions but channels: the loss's gradient with respect to b."""
+    channels = -1 if isinstance(layer, nn.Linear) else 1
+    return d.movedim(channels, 0).flatten(1).sum(1)
 
 
 def _squared_lengths(
@@ -421,8 +393,9 @@ def _squared_lengths(
     d: Sequence[Tensor],
     a: Tensor,
 ) -> Tensor:
-    """Compute the squared L2 norms of every example's gradients with respect to W and b [k, n],
-    in float64, of k ``d``.
+    """Compute the squared L2 norms [k, n] of every example's gradients by W and b, of k ``d``.
+
+    They are in float64.
     """
     biased = layer.bias is not None
     if isinstance(layer, nn.Linear) and a.dim() == 2:
@@ -433,9 +406,11 @@ def _squared_lengths(
     else:
         places = [each.flatten(2) for each in d]
         patches = _patches(layer, a)
-    return torch.stack(
-        [_squared(each @ patches) + (_squared(each.sum(2)) if biased else 0) for each in places]
-    )
+    lengths = []
+    for each in places:
+        of_weight = _squared(each @ patches)
+        lengths.append(of_weight + _squared(each.sum(2)) if biased else of_weight)
+    return torch.stack(lengths)
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
@@ -455,7 +430,6 @@ def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
 
 
 def _squared(each: Tensor) -> Tensor:
-    lengths = torch.linalg.vector_norm(
-        each, dim=-1
-    ).double()  # of rows, which are short enough for float32
+    # Rows are short enough for float32.
+    lengths = torch.linalg.vector_norm(each, dim=-1).double()
     return lengths.square().reshape(len(each), -1).sum(1)

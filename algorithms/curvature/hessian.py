@@ -1,11 +1,13 @@
-"""Top eigenvalue and trace of the Hessian H of a model's mean cross-entropy, computed from
-products with vectors.
+"""Top eigenvalue and trace of the Hessian H of a model's mean cross-entropy.
 
-    H v = d/dw ( g(w) . v )                                                        (Pearlmutter 1994)
+They are computed from products with vectors.
+
+    H v = d/dw ( g(w) . v )                                           (Pearlmutter 1994)
     lambda: power iteration, or Lanczos from the gradient
-    tr H = E[ v' H v ] over v with entries +-1                                     (Hutchinson 1990)
-    tr H = mean over examples of tr J' (diag p - p p') J,   J = d logits / d w                 (Gauss-Newton)
-         = mean over examples of E[ || grad CE(x, y) ||^2 ] over y drawn from the model's own p(. | x)
+    tr H = E[ v' H v ] over v with entries +-1                        (Hutchinson 1990)
+    tr H = mean over examples of tr J' (diag p - p p') J              (Gauss-Newton)
+         = mean over examples of E[ || grad CE(x, y) ||^2 ]           J = d logits / d w
+           over y drawn from the model's own p(. | x)
 
 The Gauss-Newton matrix has rank C - 1 for one example and C classes, so its trace takes C - 1
 gradients of an example, one for each a_j of diag p - p p' = sum_j a_j a_j'. Where these are too
@@ -20,6 +22,7 @@ information instead.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, reduce
 
@@ -58,43 +61,37 @@ def spectrum(
     config: CurvatureConfig,
     rng: np.random.Generator,
 ) -> tuple[float, float, float]:
-    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights,
-    from inputs [n, ...].
+    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights.
 
-    ``rng`` draws start vectors, probes and labels.
+    Examples have inputs ``x`` [n, ...]; ``rng`` draws start vectors, probes and labels.
 
     Returns:
         The eigenvalue of largest magnitude, with its sign; the trace; and the trace's standard
         error, which is 0 if nothing was drawn. All are NaN if the gradient is not finite.
     """
     network.module.eval()
-    surface = LossSurface(
-        network,
-        network.inputs(x),
-        as_tensor(y).to(network.device),
-    )
+    labels = as_tensor(y).to(network.device)
+    surface = LossSurface(network, network.inputs(x), labels)
     gradient = surface.gradient()
     if not gradient.isfinite().all():
-        return float("nan"), float("nan"), float("nan")
+        return math.nan, math.nan, math.nan
     noise = _tensor(rng.standard_normal(len(gradient)), gradient)
-    steps, tolerance = config.power_steps, config.tolerance
-    if config.solver == "power":
-        top = power_iteration(surface.times, noise, steps, tolerance)
-    else:
-        top = lanczos(
-            surface.times,
-            _unit(gradient) + NOISE * _unit(noise),
-            steps,
-            tolerance,
-        )
+    search = power_iteration
+    start = noise
+    if config.solver != "power":
+        search = lanczos
+        start = _unit(gradient) + NOISE * _unit(noise)
+    top = search(surface.times, start, config.power_steps, config.tolerance)
     if config.trace == "gauss_newton":
         return top, *surface.gauss_newton_trace(rng)
-    return top, *hutchinson(surface.times, gradient, config.probes, tolerance, rng)
+    probes = config.probes
+    return top, *hutchinson(surface.times, gradient, probes, config.tolerance, rng)
 
 
 class LossSurface:
-    """The mean cross-entropy over examples ``x`` [n, ...], ``y`` [n] near a network's weights;
-    vectors are float64 outside.
+    """The mean cross-entropy over examples ``x`` [n, ...], ``y`` [n] near a network's weights.
+
+    Vectors are float64 outside.
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
@@ -114,22 +111,17 @@ class LossSurface:
 
     def _batch(self, start: int) -> Chain | Graph:
         batch = slice(start, start + BATCH)
-        return self.kind(
-            self.network,
-            self.x[batch],
-            self.y[batch],
-            len(self.y),
-        )
+        return self.kind(self.network, self.x[batch], self.y[batch], len(self.y))
 
     def _of_all(
         self,
         function: Callable[[Chain | Graph], Tensor],
     ) -> Iterator[Tensor]:
         """Apply ``function`` to one batch after another, first to those that are kept."""
+        kept = BATCH * len(self.batches)
         yield from map(function, self.batches)
-        yield from map(
-            function, map(self._batch, range(BATCH * len(self.batches), len(self.y), BATCH))
-        )
+        for start in range(kept, len(self.y), BATCH):
+            yield function(self._batch(start))
 
     def gradient(self) -> Tensor:
         """Compute the gradient [d]."""
@@ -140,10 +132,7 @@ class LossSurface:
         direction = vector.to(self.network.params.dtype)
         return _add_up(self._of_all(lambda batch: batch.times(direction)))
 
-    def gauss_newton_trace(
-        self,
-        rng: np.random.Generator,
-    ) -> tuple[float, float]:
+    def gauss_newton_trace(self, rng: np.random.Generator) -> tuple[float, float]:
         """Compute the trace of the Gauss-Newton matrix, and its standard error.
 
         The error is 0 if `GRADIENTS` are enough for all classes. Otherwise it is that of the mean
@@ -156,14 +145,15 @@ class LossSurface:
         if each == classes - 1:
             parts = self._of_all(lambda batch: batch.squared_lengths(roots(batch.p)).sum(0))
             return float(torch.cat(list(parts)).mean()), 0.0
-        uniforms = iter(
-            torch.from_numpy(rng.random((len(self.y), each))).to(self.network.device).split(BATCH)
-        )
-        lengths = self._of_all(
-            lambda batch: batch.squared_lengths(batch.p - _one_hot(batch.p, next(uniforms)))
-        )
-        every = torch.cat([part.flatten() for part in lengths])
-        return float(every.mean()), float(every.std() / len(every) ** 0.5)
+        drawn = torch.from_numpy(rng.random((len(self.y), each)))
+        uniforms = iter(drawn.to(self.network.device).split(BATCH))
+
+        def of_drawn_labels(batch: Chain | Graph) -> Tensor:
+            return batch.squared_lengths(batch.p - _one_hot(batch.p, next(uniforms)))
+
+        lengths = torch.cat([part.flatten() for part in self._of_all(of_drawn_labels)])
+        error = float(lengths.std() / len(lengths) ** 0.5)
+        return float(lengths.mean()), error
 
 
 class Graph:
@@ -187,11 +177,8 @@ class Graph:
         self.at = network.params.detach().clone().requires_grad_()
 
     def _logits(self, x: Tensor) -> Tensor:
-        return functional_call(
-            self.network.module,
-            self.network.layout.views(self.at),
-            (x,),
-        )
+        arrays = self.network.layout.views(self.at)
+        return functional_call(self.network.module, arrays, (x,))
 
     @cached_property
     def p(self) -> Tensor:
@@ -217,16 +204,13 @@ class Graph:
 
         On ResNet-56 this is faster than vmap, which uses grouped convolutions.
         """
-        squares = torch.empty(
-            d.shape[:2],
-            dtype=torch.float64,
-            device=d.device,
-        )
+        squares = torch.empty(d.shape[:2], dtype=torch.float64, device=d.device)
         for i, example in enumerate(self.x.split(1)):
             logits = self._logits(example)
-            for k, direction in enumerate(d[:, i : i + 1]):
+            for k in range(len(d)):
+                more = k + 1 < len(d)
                 (gradient,) = torch.autograd.grad(
-                    logits, self.at, direction, retain_graph=k + 1 < len(d)
+                    logits, self.at, d[k, i : i + 1], retain_graph=more
                 )
                 squares[k, i] = gradient.double().square().sum()
         return squares
@@ -238,16 +222,17 @@ def power_iteration(
     steps: int,
     tolerance: float,
 ) -> float:
-    """Estimate the top eigenvalue by power iteration from ``start`` [d]: the last Rayleigh
-    quotient.
+    """Estimate the top eigenvalue by power iteration from ``start`` [d].
 
-    It stops after ``steps`` products ``times``, v -> H v, or when the estimate's relative change is
-    below ``tolerance``.
+    It is the last Rayleigh quotient. The search stops after ``steps`` products ``times``, v -> H v,
+    or when the estimate's relative change is below ``tolerance``.
     """
-    vector, value = _unit(start), float("inf")
+    vector = _unit(start)
+    value = math.inf
     for _ in range(steps):
         image = times(vector)
-        before, value = value, float(vector @ image)
+        before = value
+        value = float(vector @ image)
         if abs(value - before) < tolerance * (abs(value) + TINY):
             break
         vector = _unit(image)
@@ -268,13 +253,14 @@ def lanczos(
     `power_iteration`; the result is the Ritz value of largest magnitude, or NaN if a product is not
     finite.
     """
-    basis, value = _unit(start)[None], 0.0
+    basis = _unit(start)[None]
+    value = 0.0
     within = np.zeros((steps, steps))
     for n in range(1, steps + 1):
         image = times(basis[-1])
         along = basis @ image
         if not along.isfinite().all():
-            return float("nan")
+            return math.nan
         rest = image - along @ basis
         rest = rest - (basis @ rest) @ basis
         within[:n, n - 1] = along.numpy(force=True)
@@ -295,14 +281,16 @@ def hutchinson(
     tolerance: float,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Estimate the trace as the mean of v' H v over vectors v of random signs, and its standard
-    error (NaN for one vector).
+    """Estimate the trace as the mean of v' H v over vectors v of random signs.
 
     It stops after ``probes`` vectors, of the type and device of ``like`` [d], or when the mean's
     relative change is below ``tolerance``.
+
+    Returns:
+        The trace, and its standard error (NaN for one vector).
     """
-    products = list[float]()
-    mean = float("inf")
+    products: list[float] = []
+    mean = math.inf
     while len(products) < probes:
         signs = _tensor(2.0 * rng.integers(0, 2, len(like)) - 1, like)
         products.append(float(signs @ times(signs)))
@@ -310,36 +298,35 @@ def hutchinson(
         mean = sum(products) / len(products)
         if abs(mean - before) < tolerance * (abs(mean) + TINY):
             break
-    return mean, float(np.std(products, ddof=1) / len(products) ** 0.5) if len(
-        products
-    ) > 1 else float("nan")
+    if len(products) < 2:
+        return mean, math.nan
+    return mean, float(np.std(products, ddof=1) / len(products) ** 0.5)
 
 
 def roots(p: Tensor) -> Tensor:
-    """Return a_j with sum_j a_j a_j' = diag p - p p' [classes - 1, n, classes] for probabilities
-    ``p`` [n, classes].
+    """Return a_j with sum_j a_j a_j' = diag p - p p' for probabilities ``p`` [n, classes].
 
-    With s = sqrt p, which has length 1, diag p - p p' is diag s (1 - s s') diag s. A reflection
-    that maps s to the last axis (Householder's) maps the other axes to vectors that span what is
-    orthogonal to s.
+    They are [classes - 1, n, classes]. With s = sqrt p, which has length 1, diag p - p p' is diag s
+    (1 - s s') diag s. A reflection that maps s to the last axis (Householder's) maps the other axes
+    to vectors that span what is orthogonal to s.
     """
     s = p.sqrt()
-    axes = torch.eye(
-        p.shape[1],
-        dtype=p.dtype,
-        device=p.device,
-    )
+    axes = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     across = s[:, :-1] / (1 + s[:, -1:])
-    return s * (axes[:-1, None] - across.mT[:, :, None] * (s + axes[-1]))
+    reflected = across.mT[:, :, None] * (s + axes[-1])
+    return s * (axes[:-1, None] - reflected)
 
 
 def _one_hot(p: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw k classes for each example of ``p`` [n, classes] with the uniform numbers
-    ``uniforms`` [n, k]: [k, n, classes].
+    """Draw k classes for each example of ``p`` [n, classes] with ``uniforms`` [n, k].
+
+    The result is [k, n, classes].
     """
-    below = (p.double().cumsum(dim=1)[:, None] <= uniforms[:, :, None]).sum(dim=2)
+    classes = p.shape[1]
+    sums = p.double().cumsum(dim=1)
+    below = (sums[:, None] <= uniforms[:, :, None]).sum(dim=2)
     # The last sum may be rounded to less than one.
-    return one_hot(below.clamp(max=p.shape[1] - 1).mT, p.shape[1])
+    return one_hot(below.clamp(max=classes - 1).mT, classes)
 
 
 def _add_up(parts: Iterable[Tensor]) -> Tensor:

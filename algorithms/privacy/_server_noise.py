@@ -114,10 +114,10 @@ class ServerNoiseConfig(PrivacyConfig):
 
 
 def audit_every(config: Any, run: Run) -> AuditEvery:
-    """Return the rounds from one audit to the next; 0 in place of ``auto`` where canaries do not
-    find what there is.
-    """
-    return 0 if config.audit_every == "auto" and not is_a_mean(run) else config.audit_every
+    """Return the rounds from one audit to the next; 0 where canaries would find too little."""
+    if config.audit_every == "auto" and not is_a_mean(run):
+        return 0
+    return config.audit_every
 
 
 def is_a_mean(run: Run) -> bool:
@@ -130,32 +130,24 @@ def is_a_mean(run: Run) -> bool:
 
 
 def audit_problems(every: AuditEvery, run: Run) -> Problems:
-    """Refuse an audit that is asked for, in every so many rounds, where canaries cannot take
-    part.
-    """
+    """Refuse an audit in every so many rounds, if it is asked for, where canaries have no part."""
     if every in (0, "auto") or run.aggregation.module.NEEDS != "updates":
         return []
-    return [
-        (
-            "audit_every",
-            f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update",
-        )
-    ]
+    name = run.aggregation.name
+    return [("audit_every", f"must be 0: canaries enter a mean, and {name} reads every update")]
 
 
 def bound(config: Any, norms: Doubles) -> Doubles:
-    """Return the factors min(1, C / norm) [clients] that clip the updates; one that is not
-    finite counts as zero.
+    """Return the factors min(1, C / norm) [clients] that clip the updates.
+
+    An update that is not finite counts as zero.
 
     >>> bound(ServerNoiseConfig(clip=5.0), np.array([0.0, 2.5, 10.0, np.nan, np.inf])).tolist()
     [1.0, 1.0, 0.5, 0.0, 0.0]
     """
     finite = np.isfinite(norms)
-    return np.where(
-        finite,
-        config.clip / np.maximum(np.where(finite, norms, config.clip), config.clip),
-        0.0,
-    )
+    longer = np.maximum(np.where(finite, norms, config.clip), config.clip)
+    return np.where(finite, config.clip / longer, 0.0)
 
 
 def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
@@ -180,15 +172,15 @@ def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
 
 
 def noise_metrics(config: Any, received: ClientUpdates, sd: float) -> Metrics:
-    """Return the metrics of a round: the noise, the norms of the finite updates before clipping,
-    and their ratio.
+    """Return the metrics of a round: noise, norms of finite updates before clipping, their ratio.
 
     ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update;
     NaN if that is 0.
     """
     finite = np.isfinite(received.norms)
-    # a Poisson round may have no clients
-    norms = received.norms[finite] if finite.any() else np.zeros(1)
+    norms = received.norms[finite]
+    if not len(norms):  # a Poisson round may have no clients
+        norms = np.zeros(1)
     moved = float(np.linalg.norm(received.mean))
     return {
         "noise_std": sd,

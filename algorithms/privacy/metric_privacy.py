@@ -1,9 +1,10 @@
 """Metric privacy: noise that shrinks as the clients' models lie farther apart (Sainz-Pardo Diaz
 et al. 2025, section 4).
 
-    u_i <- u_i * min(1, C / ||u_i||)                                every client, before averaging
+    u_i <- u_i * min(1, C / ||u_i||)                     every client, before averaging
     d   <- max over pairs i < j of  1/|A| sum over arrays a of ||w_i[a] - w_j[a]||
-    theta <- aggregate({u_i}) + N(0, sd^2),   sd = (z / d) * C * max_i w_i     (C / n where all weights are equal)
+    theta <- aggregate({u_i}) + N(0, sd^2)               sd = (z / d) * C * max_i w_i
+                                                         (C / n where all weights are equal)
 
 This is not differential privacy: no z gives an (epsilon, delta), because d is computed from the
 updates themselves,
@@ -22,7 +23,8 @@ the noise of global_dp, and ``metric_guard`` is 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
@@ -123,17 +125,10 @@ def resolve(config: Config, run: Run) -> Config:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a federation with a single client, which has no distance between models, and an
-    audit without a mean.
-    """
+    """Refuse a single client, which has no distance between models, and audits without a mean."""
     if run.data.config.clients == 1:
-        return [
-            (
-                "",
-                "metric_privacy needs at least two clients to measure a distance between "
-                "models, got data.clients 1",
-            )
-        ]
+        least = "metric_privacy needs at least two clients to measure a distance between models"
+        return [("", f"{least}, got data.clients 1")]
     return _server_noise.audit_problems(config.audit_every, run)
 
 
@@ -147,33 +142,31 @@ def release(
     """
     assert noise is not None  # guaranteed by NOISY
     products = _products(config, received)
-    apart = {
-        "pre_clip": spread(products),
-        "post_clip": spread(scale_products(products, received.scales)),
-    }
-    guarded = not apart[config.order] > 0
-    d = 1.0 if guarded else apart[config.order]
+    before = spread(products)
+    after = spread(scale_products(products, received.scales))
+    d = before if config.order == "pre_clip" else after
+    guarded = not d > 0
+    if guarded:
+        d = 1.0
     sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
-    measured = {
-        "distance": d,
-        "distance_pre_clip": apart["pre_clip"],
-        "distance_post_clip": apart["post_clip"],
-    }
-    # the paper's guide for C
-    measured["distance_largest"] = spread(products.sum(axis=0, keepdims=True))
-    more = (
-        _server_noise.noise_metrics(config, received, sd)
-        | measured
-        | {"metric_guard": float(guarded)}
-    )
-    return _server_noise.add_noise(params, sd, noise), more
+    metrics = _server_noise.noise_metrics(config, received, sd)
+    metrics["distance"] = d
+    metrics["distance_pre_clip"] = before
+    metrics["distance_post_clip"] = after
+    # The paper's guide for C.
+    metrics["distance_largest"] = spread(products.sum(axis=0, keepdims=True))
+    metrics["metric_guard"] = float(guarded)
+    return _server_noise.add_noise(params, sd, noise), metrics
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return that canaries of norm C take part one at a time, as they would change the noise of
-    each other.
+    """Return that canaries of norm C take part one at a time.
+
+    Many would change the noise of each other.
     """
-    return CanaryPlan(config.audit_every, config.clip, alone=True) if config.audit_every else None
+    if not config.audit_every:
+        return None
+    return CanaryPlan(config.audit_every, config.clip, alone=True)
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
@@ -183,72 +176,62 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """
     measured = [row["distance"] for row in outcome.rows if row.get("distance") is not None]
     reason = "none: the noise depends on the distance between updates, which is not protected"
+    metrics: Metrics = {"guarantee": reason}
     models = run.clustering.config.clusters
-    clusters = [f"guarantee_cluster_{j}" for j in range(models)] if models > 1 else []
-    return {
-        **dict.fromkeys(["guarantee", *clusters], reason),
-        "distance_mean": float(np.mean(measured)) if measured else None,
-        **finding.lone_metrics(outcome.canaries, DELTA),
-    }
+    if models > 1:
+        for j in range(models):
+            metrics[f"guarantee_cluster_{j}"] = reason
+    metrics["distance_mean"] = float(np.mean(measured)) if measured else None
+    return metrics | finding.lone_metrics(outcome.canaries, DELTA)
 
 
-def noise_beside(
-    config: Config,
-    received: ClientUpdates,
-    others: Iterable[Floats],
-) -> Doubles:
-    """Return the noise's standard deviation if one more client, of no more weight, sent each of
-    ``others`` [d].
+def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+    """Return the noise's standard deviation if one more client sent each of ``others`` [d].
 
-    An update longer than C is not scaled: ``others`` are to be clipped before. Distances follow
-    from inner products:
-    ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c> + ||c||^2, for each array.
+    It has no more weight than the others. An update longer than C is not scaled: ``others`` are to
+    be clipped before. Distances follow from inner products: ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c>
+    + ||c||^2, for each array.
     """
     assert received.updates is not None  # guaranteed by NEEDS
-    ends = np.cumsum((0, *received.layout.sizes))
     factor = _factors(config, received)
-    pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
     products = scale_products(_products(config, received), factor)
     alone = spread(products)
     squares = np.diagonal(products, axis1=-2, axis2=-1)
+    arrays = _slices(received.layout.sizes)
     spreads = []
     for other in others:
-        inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
-        norms = np.array([[float(other[at] @ other[at])] for at in pieces])
-        inner, norms = (_by_array(config, received, products) for products in (inner, norms))
+        inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in arrays])
+        norms = np.array([[float(other[at] @ other[at])] for at in arrays])
+        inner = _by_array(config, received, inner)
+        norms = _by_array(config, received, norms)
         apart = np.sqrt(np.maximum(squares - 2 * inner + norms, 0))  # [arrays, clients]
         spreads.append(max(alone, float(apart.mean(axis=0).max())))
     return _deviations(config, received, spreads)
 
 
+def _slices(sizes: Sequence[int]) -> list[slice]:
+    """Return where arrays of these sizes, which follow one another, lie in a vector."""
+    return [slice(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
+
+
 def noise_without(config: Config, received: ClientUpdates) -> Doubles:
-    """Return the noise's standard deviation [clients] if each client in turn had no part in the
-    distance.
+    """Return the noise's standard deviation [clients] if each client had no part in the distance.
 
     Only the two clients that lie farthest apart change it. Where no distance is left, d is 1, as in
     `release`.
     """
     products = scale_products(_products(config, received), _factors(config, received))
-    spreads = []
     apart = distances(products).mean(axis=0)
+    spreads = []
     for i in range(len(apart)):
-        others = np.delete(
-            np.delete(apart, i, axis=0),
-            i,
-            axis=1,
-        )
+        others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
         spreads.append(float(others.max(initial=0.0)) or 1.0)
     return _deviations(config, received, spreads)
 
 
-def _deviations(
-    config: Config,
-    received: ClientUpdates,
-    spreads: list[float],
-) -> Doubles:
-    return np.asarray(
-        config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received)
-    )
+def _deviations(config: Config, received: ClientUpdates, spreads: list[float]) -> Doubles:
+    multipliers = config.noise_multiplier / np.array(spreads)
+    return np.asarray(multipliers * _server_noise.sensitivity(config, received))
 
 
 def _products(config: Config, received: ClientUpdates) -> Doubles:

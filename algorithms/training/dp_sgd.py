@@ -1,14 +1,15 @@
 """DP-SGD (Abadi et al. 2016, algorithm 1) on every client: limits what a client's model reveals
 about any one example.
 
-    g_i  <- grad of the loss at example i of the lot              for each example, not for their mean
+    g_i  <- grad of the loss at example i of the lot    for each example, not for their mean
     g_i  <- g_i * min(1, C / ||g_i||)
-    g    <- ( sum_i g_i + N(0, (z C)^2 I) ) / L                  then a step of the local optimizer along g
+    g    <- ( sum_i g_i + N(0, (z C)^2 I) ) / L         then a step of the local optimizer along g
 
 An example whose gradient is not finite (NaN, infinity) counts as zero. ``sampling`` says how lots
 are drawn:
 
-    poisson  each example joins each of a pass's lots with probability q = 1 / lots; L = q n is the expected size
+    poisson  each example joins each of a pass's lots with probability q = 1 / lots; L = q n is the
+             expected size
     shuffle  a pass cuts a random permutation of the examples into lots; L is the size of the lot
 
 Guarantee. Neighboring clients differ in one example, which is there or is replaced by an empty one,
@@ -88,6 +89,7 @@ METRICS = (
 TOO_LITTLE = "none: next to no noise is added"
 MOST_NOISE = 1000.0  # the largest noise multiplier
 # of per-example gradients (128 MB), so that a large model does not exhaust the memory
+# numbers in per-example gradients (128 MB), so that a large model does not exhaust the memory
 FLOATS_AT_ONCE = 2**25
 
 
@@ -138,37 +140,34 @@ class Config(TrainingConfig):
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto`` in ``clients_per_job``: clients train one by one, because vmap already
-    runs over examples.
+    """Replace ``auto`` in ``clients_per_job``.
+
+    Clients train one by one, because vmap already runs over examples.
     """
-    return (
-        config.model_copy(update={"clients_per_job": 5})
-        if config.clients_per_job == "auto"
-        else config
-    )
+    if config.clients_per_job != "auto":
+        return config
+    return config.model_copy(update={"clients_per_job": 5})
 
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse models and objectives without per-example gradients."""
-    model, objective = run.model, run.objective.name
-    reasons = (
-        (
-            model.module.BATCH_NORM,
-            f"clips the gradient of each example, but {model.title} has batch normalization",
-        ),
-        (model.module.RANDOM, f"has no per-example form of the dropout in {model.title}"),
-        (
-            objective != "plain",
-            f"needs a loss that is a sum over examples: objective plain, not {objective}",
-        ),
-    )
-    refused = [("name", f"dp_sgd {reason}") for holds, reason in reasons if holds]
-    if config.target_epsilon is not None and (reason := guarantee(config, run)).startswith(
-        "none: "
-    ):
-        refused.append(
-            ("target_epsilon", f"is given, and no epsilon holds, {reason.removeprefix('none: ')}")
-        )
+    title = run.model.title
+    objective = run.objective.name
+    refused = []
+    if run.model.module.BATCH_NORM:
+        norms = f"clips the gradient of each example, but {title} has batch normalization"
+        refused.append(("name", f"dp_sgd {norms}"))
+    if run.model.module.RANDOM:
+        refused.append(("name", f"dp_sgd has no per-example form of the dropout in {title}"))
+    if objective != "plain":
+        loss = f"needs a loss that is a sum over examples: objective plain, not {objective}"
+        refused.append(("name", f"dp_sgd {loss}"))
+    if config.target_epsilon is None:
+        return refused
+    reason = guarantee(config, run)
+    if reason.startswith("none: "):
+        why = f"is given, and no epsilon holds, {reason.removeprefix('none: ')}"
+        refused.append(("target_epsilon", why))
     return refused
 
 
@@ -178,26 +177,30 @@ def settle(config: Config, run: Run, sizes: Ints) -> Config:
     Raises ValueError if none does, or if delta promises nothing to the examples of the largest
     client.
     """
-    sentence = accounting.delta_problem(
-        config.delta, int(sizes.max(initial=0)), "examples of a client"
-    )
+    largest = int(sizes.max(initial=0))
+    sentence = accounting.delta_problem(config.delta, largest, "examples of a client")
     if sentence:
         raise ValueError(f"delta: {sentence}")
-    if config.target_epsilon is None:
+    target = config.target_epsilon
+    if target is None:
         return config
-    z, target = 0.0, config.target_epsilon
-    for lot, size in sorted({lots(config, size): size for size in sizes.tolist()}.items()):
-        if lot == 0 or (z and _of_noise(config, size, run.rounds, z) <= target):
+    z = 0.0
+    for lot, size in sorted(_by_lots(config, sizes).items()):
+        spent = partial(_of_noise, config, size, run.rounds)
+        if lot == 0 or (z and spent(z) <= target):
             continue  # the fewest lots, which come first, mostly need most noise
-        found = accounting.calibrate(
-            partial(_of_noise, config, size, run.rounds), target, MOST_NOISE
-        )
+        found = accounting.calibrate(spent, target, MOST_NOISE)
         if found is None:
             raise ValueError(
                 f"target_epsilon: {target:g} is reached by no noise_multiplier up to {MOST_NOISE:g}"
             )
         z = found
     return _with_noise(config, z)
+
+
+def _by_lots(config: Config, sizes: Ints) -> dict[int, int]:
+    """Return a client's number of examples for each number of lots, on which alone it depends."""
+    return {lots(config, size): size for size in sizes.tolist()}
 
 
 def _with_noise(config: Config, z: float) -> Config:
@@ -216,8 +219,9 @@ def _of_noise(
 def lots(config: Config, examples: int) -> int:
     """Compute the number of steps in a pass over a client's ``examples``."""
     full = examples // config.batch_size
-    dropping = config.sampling == "shuffle" and config.drop_last
-    return full if dropping and full else -(-examples // config.batch_size)
+    if full and config.sampling == "shuffle" and config.drop_last:
+        return full
+    return -(-examples // config.batch_size)
 
 
 def sampling_rate(config: Config, examples: int) -> float:
@@ -230,18 +234,16 @@ def one_epoch(
     examples: int,
     rng: np.random.Generator,
 ) -> Ints:
-    """Draw the lots of one pass, [steps, largest lot], padded with -1; a lot drawn by poisson
-    sampling may be empty.
+    """Draw the lots of one pass, [steps, largest lot], padded with -1.
+
+    A lot drawn by poisson sampling may be empty.
     """
     if config.sampling == "shuffle":
         return one_pass(examples, config.batch_size, rng, config.drop_last)
     rate = sampling_rate(config, examples)
     joined = [np.flatnonzero(rng.random(examples) < rate) for _ in range(lots(config, examples))]
-    rows = np.full(
-        (len(joined), max(map(len, joined), default=1)),
-        PADDING,
-        np.int64,
-    )
+    width = max(map(len, joined), default=1)
+    rows = np.full((len(joined), width), PADDING, np.int64)
     for row, chosen in zip(rows, joined, strict=True):
         row[: len(chosen)] = chosen
     return rows
@@ -253,93 +255,87 @@ def schedule(
     chosen_with: Ints | None,
     rng: np.random.Generator,
 ) -> Ints:
-    """Draw all lots of a client's round, [steps, largest lot], padded with -1; ``chosen_with``
-    is ignored.
+    """Draw all lots of a client's round, [steps, largest lot], padded with -1.
+
+    ``chosen_with`` is ignored.
     """
-    return concatenate_passes(
-        [one_epoch(config, examples, rng) for _ in range(config.epochs)], config.batch_size
-    )
+    passes = [one_epoch(config, examples, rng) for _ in range(config.epochs)]
+    return concatenate_passes(passes, config.batch_size)
 
 
 def private_gradient(
     config: Config, network: Network, examples: int, noise: torch.Generator
 ) -> GradientStep:
-    """Return a function of a lot's inputs [n, ...] and targets [n] that writes the noisy
-    gradient to ``network.grads``.
+    """Return a function of a lot that writes the noisy gradient to ``network.grads``.
 
-    The function returns the examples' mean loss (0 for an empty lot), which no step depends on: the
-    loss of an example that is not finite shows there and not in the gradient.
+    Its arguments are inputs [n, ...] and targets [n]. It returns the examples' mean loss (0 for an
+    empty lot), which no step depends on: the loss of an example that is not finite shows there and
+    not in the gradient.
     """
     import torch
     from torch.func import functional_call, grad_and_value, vmap
 
     from algorithms.core.gradients import clip_for_privacy, mean_cross_entropy
 
-    def loss(
-        params: torch.Tensor,
-        x: torch.Tensor,
-        y: torch.Tensor,
-    ) -> torch.Tensor:
-        return mean_cross_entropy(
-            functional_call(network.module, network.layout.views(params), (x[None],)), y[None]
-        )
+    def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        logits = functional_call(network.module, network.layout.views(params), (x[None],))
+        return mean_cross_entropy(logits, y[None])
 
     of_each = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
     at_once = max(1, FLOATS_AT_ONCE // network.layout.size)
-    expected = examples * sampling_rate(config, examples) if config.sampling == "poisson" else None
+    expected = 0.0
+    if config.sampling == "poisson":
+        expected = examples * sampling_rate(config, examples)
 
     def descend(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        number = max(len(targets), 1)
         total = torch.zeros((), device=network.device)
         network.grads.zero_()
-        for x, y in (
-            zip(inputs.split(at_once), targets.split(at_once), strict=True) if len(targets) else ()
-        ):
-            grads, losses = of_each(network.params, x, y)
+        for at in range(0, len(targets), at_once):
+            few = slice(at, at + at_once)
+            grads, losses = of_each(network.params, inputs[few], targets[few])
             network.grads.add_(clip_for_privacy(grads, config.clip).sum(0))
             total += losses.sum()
         if config.noise_multiplier:
-            normals = torch.randn(
-                network.grads.shape,
-                generator=noise,
-                device=network.device,
-            )
+            normals = torch.randn(network.grads.shape, generator=noise, device=network.device)
             network.grads.add_(normals, alpha=config.noise_multiplier * config.clip)
-        network.grads.div_(expected or max(len(targets), 1))
-        return total / max(len(targets), 1)
+        network.grads.div_(expected or number)
+        return total / number
 
     return descend
 
 
-def epsilon(config: Config, examples: int, rounds: int) -> float:
-    """Compute the epsilon of any one of a client's ``examples`` after training in so many
-    rounds, at ``config.delta``.
+def epsilon(
+    config: Config,
+    examples: int,
+    rounds: int,
+) -> float:
+    """Compute the epsilon of any one of a client's ``examples`` after so many rounds.
 
-    It is 0 for a client without examples, and infinity without noise.
+    It is 0 for a client without examples, and infinity without noise; delta is ``config.delta``.
     """
     passes = rounds * config.epochs
     steps = lots(config, examples)
+    rate = sampling_rate(config, examples)
     if config.sampling == "shuffle":
-        return accounting.dp_sgd_epsilon(
-            config.noise_multiplier, 1.0, passes if steps else 0, config.delta
-        )
-    return accounting.dp_sgd_epsilon(
-        config.noise_multiplier, sampling_rate(config, examples), passes * steps, config.delta
-    )
+        rate = 1.0
+        steps = min(steps, 1)
+    return accounting.dp_sgd_epsilon(config.noise_multiplier, rate, passes * steps, config.delta)
 
 
 def guarantee(config: Config, run: Run) -> str:
-    """Return what the epsilon of an example means, a text that begins with ``dp``, or ``none:``
-    and why none holds.
+    """Return what the epsilon of an example means, a text that begins with ``dp``.
+
+    Or ``none:`` and why none holds.
     """
-    reason = releases.unmet("dp_sgd", run)
-    if reason:
-        return reason
-    if config.sampling == "shuffle":
-        relation = (
-            "dp for one example replaced by an empty one, with shuffled lots, which amplify nothing"
-        )
-        return accounting.sense(run.privacy.config.noise, relation)
-    return accounting.sense(run.privacy.config.noise)
+    unmet = releases.unmet("dp_sgd", run)
+    if unmet:
+        return unmet
+    noise = run.privacy.config.noise
+    if config.sampling != "shuffle":
+        return accounting.sense(noise)
+    relation = "dp for one example replaced by an empty one"
+    return accounting.sense(noise, f"{relation}, with shuffled lots, which amplify nothing")
 
 
 def remark(config: Config, run: Run) -> str | None:
@@ -347,47 +343,43 @@ def remark(config: Config, run: Run) -> str | None:
     reason = guarantee(config, run)
     if config.target_epsilon is None and math.isinf(epsilon(config, 1, run.rounds)):
         reason = TOO_LITTLE
-    return (
-        f"dp_sgd states no epsilon: {reason.removeprefix('none: ')}"
-        if reason.startswith("none: ")
-        else None
-    )
+    if not reason.startswith("none: "):
+        return None
+    return f"dp_sgd states no epsilon: {reason.removeprefix('none: ')}"
 
 
 def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the epsilon of an example after the rounds so far, counted as `accounting.schedule`
-    says; or nothing.
+    """Return the epsilon of an example after the rounds so far, if one holds.
+
+    The rounds are counted as `accounting.schedule` says.
     """
     if guarantee(config, run).startswith("none"):
         return {}
     done = len(outcome.rows)
-    done = done if config.sampling == "shuffle" else accounting.schedule(done, run.rounds)
+    if config.sampling != "shuffle":
+        done = accounting.schedule(done, run.rounds)
     spent = _largest(config, outcome.sizes, done)
     return {"epsilon_example": spent} if math.isfinite(spent) else {}
 
 
 def _largest(config: Config, sizes: Ints, rounds: int) -> float:
-    """Compute the epsilon after so many rounds of the client, among those with ``sizes``
-    examples, that spends most.
-    """
-    # Only the number of lots matters. Usually the fewest lots cost most, because q is largest, but
-    # with little noise more lots cost more: it then counts that an example may join more than one
-    # lot of a pass.
-    by_lots = {lots(config, size): size for size in sizes.tolist()}
-    return max(epsilon(config, size, rounds) for size in by_lots.values())
+    """Compute the epsilon after so many rounds of the client that spends most."""
+    # Usually the fewest lots cost most, because q is largest, but with little noise more lots cost
+    # more: it then counts that an example may join more than one lot of a pass.
+    return max(epsilon(config, size, rounds) for size in _by_lots(config, sizes).values())
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return ``epsilon_example`` at ``delta_example``, for clients that trained in every round,
-    and ``guarantee_example``.
+    """Return ``epsilon_example`` at ``delta_example`` of the client whose examples spend most.
 
-    The epsilon is that of the client whose examples spend most; None if no epsilon holds.
+    It counts clients as if they trained in every round. It is None if no epsilon holds;
+    ``guarantee_example`` says why.
     """
     stated: Metrics = {"epsilon_example": None, "delta_example": config.delta}
-    sense = guarantee(config, run)
-    if sense.startswith("none"):
-        return stated | {"guarantee_example": sense}
+    meaning = guarantee(config, run)
+    if meaning.startswith("none"):
+        return stated | {"guarantee_example": meaning}
     spent = _largest(config, outcome.sizes, len(outcome.rows))
     if math.isinf(spent):
         return stated | {"guarantee_example": TOO_LITTLE}
-    return stated | {"epsilon_example": spent, "guarantee_example": sense}
+    return stated | {"epsilon_example": spent, "guarantee_example": meaning}
