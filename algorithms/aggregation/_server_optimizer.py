@@ -38,11 +38,11 @@ def optimizer(
         """Return the server's own copy of the model, ``current`` [d], and the optimizer's
         moments [d], in float32.
         """
-        zeros = {
-            name: np.zeros(1, np.int64) if name == "rounds" else np.zeros_like(params)
-            for name in moments
-        }
-        return {"current": params.copy()} | zeros
+        state = {"current": params.copy()}
+        for name in moments:
+            rounds = name == "rounds"
+            state[name] = np.zeros(1, np.int64) if rounds else np.zeros_like(params)
+        return state
 
     def apply(
         config: Any, state: State, params: Floats, received: ClientUpdates
@@ -51,13 +51,13 @@ def optimizer(
         step's L2 norm.
         """
         delta = params + received.mean - state["current"]
-        moved, updated = step(
-            config,
-            delta,
-            **{name: state[name] for name in moments},
-        )
+        known = {name: state[name] for name in moments}
+        moved, updated = step(config, delta, **known)
         current = (state["current"] + moved).astype(np.float32)
-        new = {name: array.astype(state[name].dtype) for name, array in updated.items()}
-        return current, {"current": current} | new, {"server_step": float(np.linalg.norm(moved))}
+        new = {"current": current}
+        for name, array in updated.items():
+            new[name] = array.astype(state[name].dtype)
+        length = float(np.linalg.norm(moved))
+        return current, new, {"server_step": length}
 
     return begin, apply

@@ -42,7 +42,8 @@ def step(
 ) -> tuple[Doubles, dict[str, Doubles]]:
     """Compute an Adagrad step along ``delta`` [d], and the sum of squares v [d]."""
     v = v + delta**2
-    return config.eta * delta / (np.sqrt(v) + config.tau), {"v": v}
+    moved = config.eta * delta / (np.sqrt(v) + config.tau)
+    return moved, {"v": v}
 
 
 begin, apply = _server_optimizer.optimizer(step, "v")

@@ -65,7 +65,8 @@ def rate(config: Config, t: int) -> float:
     if config.bias_correction == "none":
         return config.eta
     s = t + 1 if config.bias_correction == "flower" else t
-    return float(config.eta * np.sqrt(1 - config.beta_2**s) / (1 - config.beta_1**s))
+    root = np.sqrt(1 - config.beta_2**s)
+    return float(config.eta * root / (1 - config.beta_1**s))
 
 
 def step(
@@ -77,11 +78,9 @@ def step(
     rounds = rounds + 1
     m = config.beta_1 * m + (1 - config.beta_1) * delta
     v = config.beta_2 * v + (1 - config.beta_2) * delta**2
-    return rate(config, int(rounds[0])) * m / (np.sqrt(v) + config.tau), {
-        "m": m,
-        "v": v,
-        "rounds": rounds,
-    }
+    eta = rate(config, int(rounds[0]))
+    moved = eta * m / (np.sqrt(v) + config.tau)
+    return moved, {"m": m, "v": v, "rounds": rounds}
 
 
 begin, apply = _server_optimizer.optimizer(step, "m", "v", "rounds")

@@ -92,7 +92,9 @@ def weigh(config: Config, examples: Ints) -> Doubles:
     """Return the clients' weights [clients] before normalization: their numbers of examples, or
     ones.
     """
-    return by_examples(config, examples) if config.weights == "examples" else np.ones(len(examples))
+    if config.weights == "examples":
+        return by_examples(config, examples)
+    return np.ones(len(examples))
 
 
 def equal_weights(config: Config) -> bool:

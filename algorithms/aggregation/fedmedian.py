@@ -57,5 +57,6 @@ def apply(
     width = max(1, PIECE // len(received.updates))
     for start in range(0, len(params), width):
         columns = slice(start, start + width)
-        moved[columns] = params[columns] + np.median(scales * received.updates[:, columns], axis=0)
+        updates = scales * received.updates[:, columns]
+        moved[columns] = params[columns] + np.median(updates, axis=0)
     return moved, state, {}

@@ -52,8 +52,10 @@ def step(
 ) -> tuple[Doubles, dict[str, Doubles]]:
     """Compute a Yogi step along ``delta`` [d], and the moments m and v [d]."""
     m = config.beta_1 * m + (1 - config.beta_1) * delta
-    v = v - (1 - config.beta_2) * delta**2 * np.sign(v - delta**2)
-    return config.eta * m / (np.sqrt(v) + config.tau), {"m": m, "v": v}
+    square = delta**2
+    v = v - (1 - config.beta_2) * square * np.sign(v - square)
+    moved = config.eta * m / (np.sqrt(v) + config.tau)
+    return moved, {"m": m, "v": v}
 
 
 begin, apply = _server_optimizer.optimizer(step, "m", "v")

@@ -74,4 +74,5 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
         return np.full(clients, 1 / clients), {"ala_fallback": 0.0}
     trust = 1 - received.statistics["rho"]
     fallback = clients == 2 or trust.sum() < NONE
-    return received.weights if fallback else trust / trust.sum(), {"ala_fallback": float(fallback)}
+    weights = received.weights if fallback else trust / trust.sum()
+    return weights, {"ala_fallback": float(fallback)}

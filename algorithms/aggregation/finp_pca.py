@@ -112,7 +112,8 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
     solution = search(config, products)
     weights = received.weights if solution is None else solution
     value, _ = value_and_gradient(config.objective, products, weights)
-    found, by_size = (distances(products, w)[0] for w in (weights, received.weights))
+    found, _ = distances(products, weights)
+    by_size, _ = distances(products, received.weights)
     cov = float(found.std() / found.mean())
     return weights, {
         "pca_objective": value,
@@ -146,9 +147,10 @@ def search(config: Config, products: Doubles) -> Doubles | None:
         options={"ftol": config.tolerance, "maxiter": config.iterations},
     )
     weights = np.clip(result.x, 0, 1)  # SLSQP may miss a bound or the sum by a rounding error
-    if not result.success or not np.isfinite(weights).all() or weights.sum() <= 0:
+    total = weights.sum()
+    if not result.success or not np.isfinite(weights).all() or total <= 0:
         return None
-    return weights / weights.sum()
+    return weights / total
 
 
 def value_and_gradient(
@@ -168,7 +170,8 @@ def value_and_gradient(
     root = np.sqrt(squared)
     share = 1.0 if objective == "eq4" else np.sqrt(len(w))
     towards = deviations / root if root > 0 else deviations
-    return float(root + share * p.mean()), towards @ gradients + share * gradients.mean(axis=0)
+    gradient = towards @ gradients + share * gradients.mean(axis=0)
+    return float(root + share * p.mean()), gradient
 
 
 def distances(products: Doubles, w: Doubles) -> tuple[Doubles, Doubles]:
@@ -178,5 +181,7 @@ def distances(products: Doubles, w: Doubles) -> tuple[Doubles, Doubles]:
     dp_k / dw_j [clients k, clients j] is 0 for a client whose model coincides with the new one.
     """
     ours = products @ w
-    p = np.sqrt(np.maximum(np.diagonal(products) - 2 * ours + w @ ours, 0))
-    return p, (ours - products) / np.where(p > 0, p, np.inf)[:, None]
+    squares = np.diagonal(products) - 2 * ours + w @ ours
+    p = np.sqrt(np.maximum(squares, 0))
+    divisors = np.where(p > 0, p, np.inf)
+    return p, (ours - products) / divisors[:, None]

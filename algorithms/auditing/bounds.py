@@ -47,7 +47,11 @@ def clopper_pearson(
 
 
 def classic_bound(
-    inside: Doubles, outside: Doubles, threshold: float, delta: float, alpha: float = ALPHA
+    inside: Doubles,
+    outside: Doubles,
+    threshold: float,
+    delta: float,
+    alpha: float = ALPHA,
 ) -> float:
     """Compute the lower bound on epsilon from the errors of taking higher scores for members.
 
@@ -63,7 +67,11 @@ def classic_bound(
 
 
 def one_run_bound(
-    canaries: int, guesses: int, right: int, delta: float, alpha: float = ALPHA
+    canaries: int,
+    guesses: int,
+    right: int,
+    delta: float,
+    alpha: float = ALPHA,
 ) -> float:
     """Compute the largest epsilon that is refuted by guessing who was in; 0 if none is.
 
@@ -116,8 +124,8 @@ def _one_run_p(
     if not delta or not right:
         return min(1.0, beta)
     i = np.arange(1, right + 1)
-    most = float(((tail[right - i] - beta) / i).max())
-    return min(1.0, beta + 2 * canaries * delta * most)
+    more = (tail[right - i] - beta) / i
+    return min(1.0, beta + 2 * canaries * delta * float(more.max()))
 
 
 def guesses(
@@ -137,7 +145,8 @@ def guesses(
         right = int(r * _expected_right(r / canaries, mu))
         return one_run_bound(canaries, r, right, delta)
 
-    return max((max(1, int(canaries * share)) for share in SHARES), key=promised)
+    options = [max(1, int(canaries * share)) for share in SHARES]
+    return max(options, key=promised)
 
 
 def _expected_right(share: float, mu: float) -> float:
@@ -171,4 +180,5 @@ def right_guesses(
     half = number // 2
     lowest = order[:half]
     highest = order[len(order) - (number - half) :]
-    return int((~inside[lowest]).sum() + inside[highest].sum())
+    out = ~inside[lowest]
+    return int(out.sum() + inside[highest].sum())

@@ -58,8 +58,9 @@ def walsh_hadamard(x: Floats) -> Floats:
     """
     bits = len(x).bit_length() - 1
     rows = 1 << (bits + 1) // 2
-    turned = np.ascontiguousarray(_columns(x.reshape(rows, -1)).T)
-    return np.ascontiguousarray(_columns(turned).T).reshape(-1)
+    first = _columns(x.reshape(rows, -1))
+    both = _columns(np.ascontiguousarray(first.T))
+    return np.ascontiguousarray(both.T).reshape(-1)
 
 
 def _columns(x: Floats) -> Floats:
@@ -92,8 +93,8 @@ class Directions:
     def draw(d: int, rng: np.random.Generator) -> Directions:
         """Draw the directions for a model of ``d`` parameters, one at least."""
         start = int(rng.integers(d))
-        signs = 1 - 2 * rng.integers(0, 2, number_of_directions(d), dtype=np.int8)
-        return Directions(d, start, signs.astype(np.float32))
+        coins = rng.integers(0, 2, number_of_directions(d), dtype=np.int8)
+        return Directions(d, start, (1 - 2 * coins).astype(np.float32))
 
     @property
     def number(self) -> int:
@@ -117,10 +118,12 @@ class Directions:
 
     def products(self, x: Floats) -> Doubles:
         """Return the inner products [b] of all directions with a vector ``x`` [d]."""
-        inside = np.roll(x, -self.start)[: self.number].astype(np.float32)
-        return walsh_hadamard(inside * self.signs).astype(np.float64) * self.number**-0.5
+        inside = np.roll(x, -self.start)[: self.number]
+        products = walsh_hadamard(inside.astype(np.float32) * self.signs)
+        return products.astype(np.float64) * self.number**-0.5
 
     def _place(self, values: Floats) -> Floats:
         """Put values [b], with the directions' signs and norm, at their coordinates in zeros [d]."""
         inside = values * self.signs * np.float32(self.number**-0.5)
-        return np.roll(np.pad(inside, (0, self.d - self.number)), self.start)
+        padded = np.pad(inside, (0, self.d - self.number))
+        return np.roll(padded, self.start)

@@ -63,15 +63,20 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
     """
     from scipy.special import log_ndtr
 
-    inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
+    inner = np.where(
+        (mu > 0) & (mu < LARGEST_MU),
+        mu,
+        1.0,
+    )
     low = np.zeros_like(inner)
-    high = inner**2 / 2 + inner * math.sqrt(2 * math.log(1 / delta))
+    root = math.sqrt(2 * math.log(1 / delta))
+    high = inner**2 / 2 + inner * root
     for _ in range(60):
         middle = (low + high) / 2
         above = log_ndtr(inner / 2 - middle / inner)
         less = middle + log_ndtr(-inner / 2 - middle / inner) - above  # below 0
-        log_delta = above + np.log(-np.expm1(np.minimum(less, -1e-300)))
-        too_low = log_delta > math.log(delta)
+        share = -np.expm1(np.minimum(less, -1e-300))
+        too_low = above + np.log(share) > math.log(delta)
         low = np.where(too_low, middle, low)
         high = np.where(too_low, high, middle)
     epsilons = np.where(mu < LARGEST_MU, high, np.inf)
@@ -172,7 +177,8 @@ def epsilon_of_rates(
             continue
         if not rate > 0:
             return math.inf
-        least = max(least, math.log((1 - delta - other) / rate))
+        ratio = (1 - delta - other) / rate
+        least = max(least, math.log(ratio))
     return least
 
 
@@ -196,7 +202,8 @@ def epsilon_two_gaussians(
         return epsilon_gdp(abs(mean - other_mean) / sd, delta)
 
     def excess(epsilon: float) -> float:
-        worst = max(_log_delta(first, second, epsilon), _log_delta(second, first, epsilon))
+        one_way = _log_delta(first, second, epsilon)
+        worst = max(one_way, _log_delta(second, first, epsilon))
         return max(worst, -1e3) - math.log(delta)  # finite, so that the root can be bracketed
 
     if excess(0.0) <= 0:
@@ -229,12 +236,15 @@ def _log_delta(
     if square <= 0:
         return -math.inf
     # Of the root that loses no digits where a is next to 0.
-    q = -(b + math.copysign(math.sqrt(square), b)) / 2
+    root = math.copysign(math.sqrt(square), b)
+    q = -(b + root) / 2
     left, right = sorted((q / a, (c - epsilon) / q))
     p1 = _log_mass(left, right, 0.0, 1.0, outside=a > 0)
     p2 = _log_mass(left, right, d, r, outside=a > 0)
     drop = epsilon + p2 - p1
-    return p1 + float(np.log1p(-np.exp(drop))) if drop < 0 else -math.inf
+    if not drop < 0:
+        return -math.inf
+    return p1 + float(np.log1p(-np.exp(drop)))
 
 
 def _log_mass(

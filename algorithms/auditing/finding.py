@@ -171,12 +171,14 @@ def separation(
     count = len(inside)
     others = len(outside)
     sd = float(outside.std(ddof=1))
-    mu = (float(inside.mean()) - float(outside.mean())) / sd
+    gap = float(inside.mean()) - float(outside.mean())
+    mu = gap / sd
     ratio = float(inside.std(ddof=1)) / sd
     unequal = unequal and ratio > 0
     if unequal:
         unequal = float(levene(inside, outside, center="median").pvalue) < DOUBT
-    variance = (ratio**2 if unequal else 1.0) / count + 1 / others + mu**2 / (2 * others)
+    wider = ratio**2 if unequal else 1.0
+    variance = wider / count + 1 / others + mu**2 / (2 * others)
     factor = math.sqrt(skipped)
     apart = Separation(mu * factor, math.sqrt(variance) * factor)
     if not unequal:
@@ -231,7 +233,12 @@ class Finding:
 
 
 def find(
-    canaries: Canaries, j: int, delta: float, claimed: float | None, opposite: bool, sampled: bool
+    canaries: Canaries,
+    j: int,
+    delta: float,
+    claimed: float | None,
+    opposite: bool,
+    sampled: bool,
 ) -> Finding | None:
     """Evaluate the scores of the canaries of model ``j``; None without an audited round.
 
@@ -248,7 +255,8 @@ def find(
     models = len(canaries["audited"])
     inside = canaries["inside"][j]
     number = len(inside)
-    every = canaries["scores"][j] / math.sqrt(canaries["squares"][j])
+    root = math.sqrt(canaries["squares"][j])
+    every = canaries["scores"][j] / root
     scores = every[:number]
     outside = scores[~inside]
     if not opposite:
@@ -257,10 +265,22 @@ def find(
     guesses = bounds.guesses(number, mu, delta)
     right = bounds.right_guesses(scores, inside, guesses)
     certified = bounds.one_run_bound(number, guesses, right, delta, bounds.ALPHA / models)
-    apart = separation(scores[inside], outside, not sampled, _skipped(canaries, j))
+    apart = separation(
+        scores[inside],
+        outside,
+        not sampled,
+        _skipped(canaries, j),
+    )
     low, high = apart.limits(delta, 1 - (1 - CONFIDENCE) / models)
-    sure = apart.limits(delta, 1 - (1 - SURE) / models)[0]
-    return Finding(apart.mu, apart.epsilon(delta), low, high, sure, certified)
+    sure, _ = apart.limits(delta, 1 - (1 - SURE) / models)
+    return Finding(
+        apart.mu,
+        apart.epsilon(delta),
+        low,
+        high,
+        sure,
+        certified,
+    )
 
 
 def metrics(
@@ -278,7 +298,14 @@ def metrics(
     models = len(canaries["audited"]) if canaries else 0
     findings = {}
     for j in range(models):
-        finding = find(canaries, j, delta, claims.get(j), opposite, sampled)
+        finding = find(
+            canaries,
+            j,
+            delta,
+            claims.get(j),
+            opposite,
+            sampled,
+        )
         if finding is not None:
             findings[j] = finding
     if not findings:
@@ -287,7 +314,8 @@ def metrics(
     audit = _counts(canaries, canaries["inside"].shape[1], delta)
     audit |= findings[at].metrics()
     if "norms" in canaries:
-        audit["audit_norm"] = float(canaries["norms"][at] / canaries["audited"][at])
+        norms = canaries["norms"] / canaries["audited"]
+        audit["audit_norm"] = float(norms[at])
     verdicts = set()
     for j, finding in findings.items():
         claim = claims.get(j)
@@ -330,7 +358,11 @@ def lone_metrics(canaries: Canaries, delta: float) -> dict[str, Any]:
     return audit
 
 
-def _epsilons(squares: Mapping[str, float], ending: str, delta: float) -> dict[str, float]:
+def _epsilons(
+    squares: Mapping[str, float],
+    ending: str,
+    delta: float,
+) -> dict[str, float]:
     """Return the finite epsilons of squared mu by sign, by the names of metrics."""
     epsilons = {}
     for name, square in squares.items():
@@ -351,7 +383,8 @@ def _presence(canaries: Canaries, delta: float) -> dict[str, Any]:
             by_model[j] = canaries["presence"][j] * _skipped(canaries, j)
     if not by_model:
         return {}
-    j = max(by_model, key=lambda j: float(by_model[j].max()))
+    most = {j: float(squares.max()) for j, squares in by_model.items()}
+    j = max(most, key=most.__getitem__)
     squares = by_model[j]
     rounds = canaries["set"][j]
     outlier = int(squares.argmax())
@@ -373,7 +406,11 @@ def _skipped(canaries: Canaries, j: int) -> float:
     return float(canaries["released"][j] / canaries["audited"][j])
 
 
-def _counts(canaries: Canaries, number: int, delta: float) -> dict[str, Any]:
+def _counts(
+    canaries: Canaries,
+    number: int,
+    delta: float,
+) -> dict[str, Any]:
     return {
         "audit_canaries": number,
         "audit_rounds": int(canaries["audited"].sum()),

@@ -70,8 +70,9 @@ def cheapest(costs: Doubles, losses: Doubles, previous: Ints) -> Ints:
 
     Ties go to the lower loss, then to the ``previous`` choice [clients] (-1: none).
     """
-    changed = np.arange(costs.shape[1])[None, :] != previous[:, None]
-    return np.lexsort((changed, losses, costs), axis=1)[:, 0]
+    changed = np.arange(costs.shape[1]) != previous[:, None]
+    order = np.lexsort((changed, losses, costs), axis=1)
+    return order[:, 0]
 
 
 # a share of 0.3 of ten clients are three, although 0.3 * 10 may fall below 3 in floating point
@@ -115,17 +116,17 @@ def choose_within_limits(
 
     A client that has to stay has no other choice: the other models cost it infinity.
     """
-    elsewhere = (np.arange(costs.shape[1]) != view.previous[:, None]) & (view.previous >= 0)[
-        :, None
-    ]
+    previous = view.previous[:, None]
+    other = np.arange(costs.shape[1]) != previous
+    elsewhere = other & (previous >= 0)
     costs = costs + config.leaving_price * elsewhere
     chosen = cheapest(costs, view.losses, view.previous)
     if config.most_leaving == "all":
         return chosen, costs
     staying = _staying(config.most_leaving, costs, chosen, view.previous)
-    return np.where(staying, view.previous, chosen), np.where(
-        staying[:, None] & elsewhere, np.inf, costs
-    )
+    barred = staying[:, None] & elsewhere
+    costs = np.where(barred, np.inf, costs)
+    return np.where(staying, view.previous, chosen), costs
 
 
 def _staying(
@@ -147,6 +148,9 @@ def _staying(
     for model in np.unique(previous[previous >= 0]):
         users = previous == model
         leaving = np.flatnonzero(users & (chosen != model))
-        allowed = most if isinstance(most, int) else math.floor(most * users.sum() + ROUNDING)
-        staying[leaving[np.argsort(-gains[leaving], kind="stable")[allowed:]]] = True
+        allowed = most
+        if not isinstance(most, int):
+            allowed = math.floor(most * users.sum() + ROUNDING)
+        order = np.argsort(-gains[leaving], kind="stable")
+        staying[leaving[order[int(allowed) :]]] = True
     return staying

@@ -108,9 +108,8 @@ def problems(config: Config, run: Run) -> Problems:
             f"{config.signal!r:.60}"
         )
         refused.append(("signal", sentence))
-    attackers = next(
-        (attack.config.attackers for attack in run.attacks if attack.name == OWN_ATTACK), None
-    )
+    own = [attack.config.attackers for attack in run.attacks if attack.name == OWN_ATTACK]
+    attackers = own[0] if own else None
     if config.weighs_own_risks and attackers is None:
         refused.append(
             (
@@ -143,9 +142,8 @@ def preferences(
         return Preferences(tau, np.full(clients, config.beta))
     if config.preference == "uniform":
         return Preferences(tau, rng.uniform(size=clients))
-    return Preferences(
-        tau, (config.highest_threshold - tau) / (config.highest_threshold - config.lowest_threshold)
-    )
+    width = config.highest_threshold - config.lowest_threshold
+    return Preferences(tau, (config.highest_threshold - tau) / width)
 
 
 def choose(

@@ -47,7 +47,8 @@ def preferences(
     rng: np.random.Generator,
 ) -> Preferences:
     """Return the preferences of IFCA-MIR, and the order in which clients are drawn."""
-    return replace(ifca_mir.preferences(config, clients, rng), turn=rng.permutation(clients))
+    drawn = ifca_mir.preferences(config, clients, rng)
+    return replace(drawn, turn=rng.permutation(clients))
 
 
 def choose(
@@ -62,16 +63,16 @@ def choose(
         that does not use the model with its lowest loss has no other choice: the other models cost
         it infinity.
     """
-    by_loss, _ = ifca_mir.choose(
-        config,
-        view,
-        replace(preferences, beta=np.zeros(len(view.losses))),
-    )
+    clients = len(view.losses)
+    indifferent = replace(preferences, beta=np.zeros(clients))
+    by_loss, _ = ifca_mir.choose(config, view, indifferent)
     by_risk, _ = ifca_mir.choose(config, view, preferences)
     chosen = by_loss.copy()
     models = np.arange(view.losses.shape[1])
-    order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)
-    alike = view.previous if config.limits_leaving else np.zeros(len(by_loss), np.int64)
+    order = np.arange(clients)
+    if preferences.turn is not None:
+        order = np.argsort(preferences.turn)
+    alike = view.previous if config.limits_leaving else np.zeros(clients, np.int64)
     for before, a in product(np.unique(alike), models):
         group = (alike == before) & (by_loss == a)
         waiting = order[group[order]]
@@ -80,5 +81,6 @@ def choose(
             chosen[waiting[:count]] = b
             waiting = waiting[count:]
     preferred = cheapest(view.losses, view.losses, view.previous)
-    forced = (chosen != preferred)[:, None] & (chosen[:, None] != models)
+    moved = chosen != preferred
+    forced = moved[:, None] & (chosen[:, None] != models)
     return chosen, np.where(forced, np.inf, view.losses)

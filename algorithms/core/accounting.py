@@ -251,7 +251,12 @@ def calibrate(
         low = low / 2
     if spent(low) <= target:
         return low
-    root = brentq(beyond, math.log(low), math.log(high), xtol=0.1 * 10.0**-DIGITS)
+    root = brentq(
+        beyond,
+        math.log(low),
+        math.log(high),
+        xtol=0.1 * 10.0**-DIGITS,
+    )
     found = rounded_up(math.exp(root), DIGITS)
     while spent(found) > target:  # the cells of privacy losses depend on z, too
         found = rounded_up(found * (1 + 10.0**-DIGITS), DIGITS)
@@ -270,7 +275,8 @@ def epsilon_so_far(
     done = len(events)
     if done < rounds and any(event.sampling < 1 for event in events):
         worst = min(events, key=lambda event: event.noise_multiplier)
-        events = [*events, *[worst] * (schedule(done, rounds) - done)]
+        more = schedule(done, rounds) - done
+        events = [*events, *[worst] * more]
     counts = sorted(_counted(events).items(), key=repr)
     return composed(tuple(counts), delta, neighboring)
 
@@ -289,8 +295,8 @@ def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
 
     Equal sums are counted.
     """
-    counts = sorted((astuple(event), count) for event, count in _counted(events).items())
-    rows = [[count, *event] for event, count in counts]
+    counts = _counted(events)
+    rows = [[counts[event], *astuple(event)] for event in sorted(counts, key=astuple)]
     return json.dumps({"neighboring": neighboring, "events": rows})
 
 
@@ -301,7 +307,9 @@ def _counted(events: Iterable[PrivacyEvent]) -> Counter[PrivacyEvent]:
     """
     counts: Counter[PrivacyEvent] = Counter()
     for event in events:
-        counts[event if event.sampler == "fixed" else replace(event, clients=0)] += 1
+        if event.sampler != "fixed":
+            event = replace(event, clients=0)  # noqa: PLW2901
+        counts[event] += 1
     return counts
 
 
@@ -334,7 +342,10 @@ def _gaussian(multipliers: Sequence[float], delta: float) -> float:
     return float(get_epsilon_gaussian(1 / mu, delta))
 
 
-def _poisson(counts: Counter[tuple[float, float]], delta: float) -> float:
+def _poisson(
+    counts: Counter[tuple[float, float]],
+    delta: float,
+) -> float:
     """Compute epsilon of Poisson-sampled Gaussian events.
 
     ``counts`` holds how often each (multiplier, probability) occurs.
@@ -358,9 +369,10 @@ def _interval(counts: Counter[tuple[float, float]]) -> float:
     divergences of order 2, log(1 + q^2 (e^(1/z^2) - 1)). Little noise makes both huge: with a fixed
     width the cells would no longer fit into memory.
     """
-    widest = max(1 / (2 * z**2) + 10 / z for z, _ in counts)
+    widest = 0.0
     drift = 0.0
     for (z, q), count in counts.items():
+        widest = max(widest, 1 / (2 * z**2) + 10 / z)
         without = math.log1p(-(q**2)) if q < 1 else -math.inf
         inside = 2 * math.log(q) + z**-2
         drift += count * float(np.logaddexp(without, inside))
@@ -372,6 +384,7 @@ def _without_replacement(events: Iterable[PrivacyEvent], delta: float) -> float:
     from dp_accounting import NeighboringRelation, rdp
 
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    for event, count in sorted(Counter(events).items(), key=lambda pair: astuple(pair[0])):
-        accountant.compose(dp_event(event), count)
+    counts = Counter(events)
+    for event in sorted(counts, key=astuple):
+        accountant.compose(dp_event(event), counts[event])
     return float(accountant.get_epsilon(delta))

@@ -36,8 +36,8 @@ class Dropout(nn.Module):
                 "Dropout has no generator; call algorithms.core.dropout.reseed(module, "
                 "seed, device) before training"
             )
-        mask = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p
-        return x * mask / (1 - self.p)
+        uniforms = torch.rand(x.shape, generator=self.generator, device=x.device)
+        return x * (uniforms >= self.p) / (1 - self.p)
 
 
 def reseed(

@@ -23,13 +23,12 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
     counted = labels != IGNORED
     # With the classes in the next-to-last dimension torch is three times as fast if there are few
     # of them.
-    picked = log_softmax(
-        logits.mT,
-        -2,
-        dtype=torch.promote_types(logits.dtype, torch.float32),
-    )
-    picked = picked.gather(-2, labels.clamp(min=0)[None])[0]
-    return -torch.where(counted, picked, 0.0).sum() / counted.sum()
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    logs = log_softmax(logits.mT, -2, dtype=dtype)
+    places = labels.clamp(min=0)[None]
+    picked = logs.gather(-2, places)[0]
+    total = torch.where(counted, picked, 0.0).sum()
+    return -total / counted.sum()
 
 
 def clip_gradients(grads: torch.Tensor, clip: float) -> torch.Tensor:
@@ -39,7 +38,8 @@ def clip_gradients(grads: torch.Tensor, clip: float) -> torch.Tensor:
     A gradient with an infinite entry becomes NaN in that place, and one with a NaN in all, so that
     a run that diverges is noticed.
     """
-    return grads * (clip / grads.norm(dim=-1, keepdim=True)).clamp(max=1)
+    norms = grads.norm(dim=-1, keepdim=True)
+    return grads * (clip / norms).clamp(max=1)
 
 
 def clip_for_privacy(grads: torch.Tensor, clip: float) -> torch.Tensor:
@@ -52,5 +52,6 @@ def clip_for_privacy(grads: torch.Tensor, clip: float) -> torch.Tensor:
     """
     norms = grads.norm(dim=-1, keepdim=True)
     factors = (clip / norms).clamp(max=1)
-    usable = norms.isfinite() & (factors >= torch.finfo(factors.dtype).tiny)
+    least = torch.finfo(factors.dtype).tiny
+    usable = norms.isfinite() & (factors >= least)
     return torch.where(usable, grads * factors, 0)

@@ -43,10 +43,11 @@ def gram(
     start = 0
     with np.errstate(invalid="ignore", over="ignore"):  # the result shows a model that has diverged
         for product, size in zip(products, sizes, strict=True):
-            for at in range(start, start + size, width):
-                piece = rows[:, at : min(at + width, start + size)].astype(np.float64)
+            end = start + size
+            for at in range(start, end, width):
+                piece = rows[:, at : min(at + width, end)].astype(np.float64)
                 product += piece @ piece.T
-            start += size
+            start = end
     return products
 
 
@@ -110,4 +111,5 @@ def center_products(products: Doubles) -> Doubles:
     C with C = I - 1/K.
     """
     mean = products.mean(axis=-1, keepdims=True)
-    return products - mean - mean.swapaxes(-1, -2) + mean.mean(axis=-2, keepdims=True)
+    whole = mean.mean(axis=-2, keepdims=True)
+    return products - mean - mean.swapaxes(-1, -2) + whole

@@ -38,9 +38,9 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
         receptive = math.prod(weight.shape[2:])
         fan_in = weight.shape[1] * receptive
         fan_out = weight.shape[0] * receptive
-        bound = (
-            math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "xavier" else 1.0 / math.sqrt(fan_in)
-        )
+        bound = 1.0 / math.sqrt(fan_in)
+        if scheme == "xavier":
+            bound = math.sqrt(6.0 / (fan_in + fan_out))
         if scheme == "kaiming_fan_out":
             weight.normal_(0.0, math.sqrt(2.0 / fan_out), generator=generator)
         else:

@@ -50,8 +50,10 @@ class Layout:
         *shape] into [clients, d].
         """
         pieces = vectors.split(self.sizes, dim=-1)
-        placed = zip(self.names, self.shapes, pieces, strict=True)
-        return {name: _view(piece, shape, self.channels_last) for name, shape, piece in placed}
+        arrays = {}
+        for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True):
+            arrays[name] = _view(piece, shape, self.channels_last)
+        return arrays
 
 
 def _view(
@@ -62,8 +64,9 @@ def _view(
     lead = piece.shape[:-1]
     if len(shape) != 4 or not channels_last:
         return piece.unflatten(-1, shape) if shape else piece.squeeze(-1)
-    out, channels, height, width = shape
-    return piece.view(*lead, out, height, width, channels).movedim(-1, -3)
+    out, channels = shape[:2]
+    last = piece.view(*lead, out, *shape[2:], channels)
+    return last.movedim(-1, -3)
 
 
 def layout_of(

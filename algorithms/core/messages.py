@@ -164,8 +164,8 @@ def gather(
     return ClientUpdates(
         clients=clients,
         weights=weights / total,
-        mean=reduce(np.add, [part.total for part in parts]) / total,
-        buffers=reduce(np.add, [part.buffers for part in parts]) / total,
+        mean=_total([part.total for part in parts]) / total,
+        buffers=_total([part.buffers for part in parts]) / total,
         updates=_join([part.updates for part in parts]),
         own_buffers=_join([part.own_buffers for part in parts]),
         norms=np.concatenate([part.norms for part in parts]),
@@ -214,6 +214,13 @@ def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
     return total
 
 
+def _total(sums: Sequence[Doubles]) -> Doubles:
+    """Add up in the order of the blocks."""
+    return reduce(np.add, sums)
+
+
 def _join(arrays: Sequence[Floats | None]) -> Floats | None:
     present = [array for array in arrays if array is not None]
-    return (present[0] if len(present) == 1 else np.concatenate(present)) if present else None
+    if len(present) > 1:
+        return np.concatenate(present)
+    return present[0] if present else None

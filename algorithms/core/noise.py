@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -25,11 +26,12 @@ class Normals:
         noise = np.empty(size, np.float32)
         self._drawn: Floats | None = noise
         starts = range(0, size, BLOCK)
-        generators = rng.spawn(len(starts)) if len(starts) > 1 else [rng] * len(starts)
-        self._blocks = [
-            THREADS.submit(generator.standard_normal, out=noise[at : at + BLOCK], dtype=np.float32)
-            for at, generator in zip(starts, generators, strict=True)
-        ]
+        generators = rng.spawn(len(starts)) if len(starts) > 1 else [rng]
+        self._blocks = []
+        for at, generator in zip(starts, generators, strict=False):
+            block = noise[at : at + BLOCK]
+            draw = partial(generator.standard_normal, out=block, dtype=np.float32)
+            self._blocks.append(THREADS.submit(draw))
 
     def take(self) -> Floats:
         """Wait for the numbers and return them in an array [size] that the caller may change.

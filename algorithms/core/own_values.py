@@ -46,7 +46,8 @@ def build(
             )
         if not isinstance(module, nn.Module):
             raise TypeError(f"returns a {type(module).__name__}, no torch.nn.Module")
-        if any(is_lazy(array) for array in (*module.parameters(), *module.buffers())):
+        arrays = [*module.parameters(), *module.buffers()]
+        if any(map(is_lazy, arrays)):
             module.eval()
             with torch.no_grad():
                 module(torch.zeros(2, *shape))
@@ -65,9 +66,10 @@ def blueprint(make: Callable[[], Any]) -> nn.Module | None:
     numbers.
     """
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = make()
+            with torch.device("meta"):
+                module = make()
     except Exception:
         return None
     return module if isinstance(module, nn.Module) else None
@@ -82,14 +84,18 @@ def elements(make: Callable[[], Any]) -> int | None:
     module = blueprint(make)
     if module is None:
         return None
-    return sum(array.numel() for array in module.parameters() if not is_lazy(array))
+    known = [array for array in module.parameters() if not is_lazy(array)]
+    return sum(array.numel() for array in known)
 
 
 def running_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
     """Return the buffers of torch's normalization layers by name: those that training changes."""
-    layers = [part for part in module.modules() if isinstance(part, _NormBase)]
-    ids = {id(buffer) for layer in layers for buffer in layer.buffers(recurse=False)}
-    return {name: buffer for name, buffer in module.named_buffers() if id(buffer) in ids}
+    running: set[int] = set()
+    for layer in module.modules():
+        if isinstance(layer, _NormBase):
+            running.update(map(id, layer.buffers(recurse=False)))
+    buffers = dict(module.named_buffers())
+    return {name: buffer for name, buffer in buffers.items() if id(buffer) in running}
 
 
 def avoid_cudnn(module: nn.Module) -> None:

@@ -71,13 +71,15 @@ def is_chain(module: nn.Module) -> bool:
     """Return whether `Chain` supports ``module``: each weight used once, no mixing of examples,
     no hooks.
     """
-    if any(getattr(part, hooks) for part in module.modules() for hooks in HOOKS):
-        return False
+    for part in module.modules():
+        if any(getattr(part, hooks) for hooks in HOOKS):
+            return False
     steps = _steps(module)
     layers = [step for step in steps if _is_supported(step)]
     others = [step for step in steps if not _is_supported(step)]
     # Neither Flatten nor Unflatten begins at the first dimension, that of the examples.
-    apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
+    firsts = [getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others]
+    apart = all(firsts)
     arrays = [array for layer in layers for array in layer.parameters()]
     shared = len(set(map(id, arrays))) < len(arrays)
     frozen = not all(array.requires_grad for array in arrays)
@@ -109,8 +111,9 @@ class Chain:
         self.parameters = tuple(network.module.parameters())
         self.links: list[Link] = []
         self.p = self._forward(x).softmax(dim=1)
-        d = (self.p - functional.one_hot(y, self.p.shape[1])) / examples
-        for link, gradient in zip(reversed(self.links), self._gradients(d), strict=True):
+        truth = functional.one_hot(y, self.p.shape[1])
+        gradients = self._gradients((self.p - truth) / examples)
+        for link, gradient in zip(reversed(self.links), gradients, strict=True):
             link.d = gradient
 
     @property
@@ -118,7 +121,8 @@ class Chain:
         """About as many bytes as this object holds: inputs, gradients, and about twice that for
         the steps in between.
         """
-        return 3 * sum(link.a.nbytes + link.d.nbytes for link in self.links)
+        held = [link.a.nbytes + link.d.nbytes for link in self.links]
+        return 3 * sum(held)
 
     def _forward(self, x: Tensor) -> Tensor:
         """Return the logits, and list the links, still without gradients."""
@@ -152,7 +156,13 @@ class Chain:
         gradients = self._arrays(flat)
         for link in self.links:
             layer = link.layer
-            gradients[layer.weight].copy_(_outer(layer, link.d, link.a))
+            gradients[layer.weight].copy_(
+                _outer(
+                    layer,
+                    link.d,
+                    link.a,
+                )
+            )
             if layer.bias is not None:
                 gradients[layer.bias].copy_(_total(layer, link.d))
         return flat
@@ -164,11 +174,11 @@ class Chain:
         The logits of example i have the derivative J_i by the weights. ``d`` [k, n, classes] are k
         gradients by each example's logits; for d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
         """
-        gradients = zip(*(self._gradients(each) for each in d), strict=True)
-        lengths = [
-            _squared_lengths(link.layer, of_layer, link.a)
-            for link, of_layer in zip(reversed(self.links), gradients, strict=True)
-        ]
+        each = [self._gradients(one) for one in d]
+        lengths = []
+        for i, link in enumerate(reversed(self.links)):
+            of_layer = [gradients[i] for gradients in each]
+            lengths.append(_squared_lengths(link.layer, of_layer, link.a))
         return torch.stack(lengths).sum(0)
 
     @torch.no_grad()
@@ -179,8 +189,10 @@ class Chain:
         image = self._arrays(product)
         moved, r_logits = self._moved(v)
         pr = self.p * r_logits
-        r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.examples
-        for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
+        mean = self.p * pr.sum(dim=1, keepdim=True)
+        r = (pr - mean) / self.examples
+        links = zip(self.links, moved, strict=True)
+        for link, r_a in reversed(list(links)):
             layer = link.layer
             weight = layer.weight
             r = link.pull(r)
@@ -190,19 +202,31 @@ class Chain:
                 image[weight].copy_(_outer(layer, r, link.a))
                 break
             by_input = _outer(layer, link.d, r_a)
-            torch.add(_outer(layer, r, link.a), by_input, out=image[weight])
+            torch.add(
+                _outer(layer, r, link.a),
+                by_input,
+                out=image[weight],
+            )
             by_weight = _pull_back(layer, v[weight], link.d, link.a)
             r = _pull_back(layer, weight, r, link.a).add_(by_weight)
         return product
 
-    def _moved(self, v: Arrays) -> tuple[list[Tensor | None], Tensor]:
+    def _moved(
+        self,
+        v: Arrays,
+    ) -> tuple[list[Tensor | None], Tensor]:
         """Return R a of every layer along ``v``, None for the first; and R of the logits."""
         moved: list[Tensor | None] = []
         r: Any = None
         for link in self.links:
             layer = link.layer
             moved.append(r)
-            z = _apply(layer, v[layer.weight], link.a, v.get(layer.bias))
+            z = _apply(
+                layer,
+                v[layer.weight],
+                link.a,
+                v.get(layer.bias),
+            )
             if r is not None:
                 z = _apply(layer, layer.weight, r, None).add_(z)
             r = link.push(z)
@@ -228,11 +252,15 @@ def _steps(module: nn.Module) -> list[nn.Module]:
     )
 
 
-def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
+def _linearize(
+    steps: list[nn.Module],
+    z: Tensor,
+) -> tuple[Tensor, Map, Map]:
     """Return s(z), the map u -> s' u, and its transpose."""
     if not steps:
         return z, (lambda u: u), (lambda d: d)
-    if z[0].numel() < EXACT and all(type(step) in SELECTING for step in steps):
+    selecting = all(type(step) in SELECTING for step in steps)
+    if selecting and z[0].numel() < EXACT:
         return _selection(steps, z)
     return _through_autograd(steps, z)
 
@@ -259,7 +287,10 @@ def _through_autograd(
     return out.detach(), push, pull
 
 
-def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
+def _selection(
+    steps: list[nn.Module],
+    z: Tensor,
+) -> tuple[Tensor, Map, Map]:
     """Linearize steps whose outputs are chosen inputs or zero.
 
     The index of each input in its example, counted from 1, passes through the steps beside its
@@ -268,7 +299,12 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     n = len(z)
     size = z[0].numel()
     before = z.shape
-    counts = torch.arange(1, size + 1, dtype=z.dtype, device=z.device)
+    counts = torch.arange(
+        1,
+        size + 1,
+        dtype=z.dtype,
+        device=z.device,
+    )
     origin = _unflatten(counts.repeat(n), before)
     out = z
     for step in steps:
@@ -276,8 +312,9 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     after = origin.shape
     chosen = _flatten(origin).long().view(n, -1)
     passing = (chosen > 0).view(-1)
-    firsts = torch.arange(0, n * size, size, device=z.device)[:, None]
-    chosen = chosen.clamp_(min=1).add_(firsts - 1).view(-1)
+    firsts = torch.arange(0, n * size, size, device=z.device)
+    chosen.clamp_(min=1).add_(firsts[:, None] - 1)
+    chosen = chosen.view(-1)
 
     def push(u: Tensor) -> Tensor:
         selected = _flatten(u).index_select(0, chosen)
@@ -313,7 +350,8 @@ def _select(
         step.ceil_mode,
         return_indices=True,
     )
-    picked = origin.flatten(plane).gather(-1, chosen.flatten(plane))
+    places = chosen.flatten(plane)
+    picked = origin.flatten(plane).gather(-1, places)
     return out, picked.view(out.shape)
 
 
@@ -329,7 +367,12 @@ def _unflatten(line: Tensor, shape: torch.Size) -> Tensor:
     if len(shape) != 4:
         return line.view(shape)
     n, channels = shape[:2]
-    return line.view(n, *shape[2:], channels).permute(0, 3, 1, 2)
+    return line.view(n, *shape[2:], channels).permute(
+        0,
+        3,
+        1,
+        2,
+    )
 
 
 def _is_supported(layer: nn.Module) -> bool:
@@ -399,7 +442,8 @@ def _squared_lengths(
     """
     biased = layer.bias is not None
     if isinstance(layer, nn.Linear) and a.dim() == 2:
-        return torch.stack([_squared(each) * (_squared(a) + biased) for each in d])
+        inputs = _squared(a) + biased
+        return torch.stack([_squared(each) * inputs for each in d])
     if isinstance(layer, nn.Linear):
         places = [each.flatten(1, -2).mT for each in d]
         patches = a.flatten(1, -2)
@@ -431,5 +475,6 @@ def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:
 
 def _squared(each: Tensor) -> Tensor:
     # Rows are short enough for float32.
-    lengths = torch.linalg.vector_norm(each, dim=-1).double()
-    return lengths.square().reshape(len(each), -1).sum(1)
+    lengths = torch.linalg.vector_norm(each, dim=-1)
+    squares = lengths.double().square()
+    return squares.reshape(len(each), -1).sum(1)

@@ -111,7 +111,12 @@ class LossSurface:
 
     def _batch(self, start: int) -> Chain | Graph:
         batch = slice(start, start + BATCH)
-        return self.kind(self.network, self.x[batch], self.y[batch], len(self.y))
+        return self.kind(
+            self.network,
+            self.x[batch],
+            self.y[batch],
+            len(self.y),
+        )
 
     def _of_all(
         self,
@@ -132,26 +137,32 @@ class LossSurface:
         direction = vector.to(self.network.params.dtype)
         return _add_up(self._of_all(lambda batch: batch.times(direction)))
 
-    def gauss_newton_trace(self, rng: np.random.Generator) -> tuple[float, float]:
+    def gauss_newton_trace(
+        self,
+        rng: np.random.Generator,
+    ) -> tuple[float, float]:
         """Compute the trace of the Gauss-Newton matrix, and its standard error.
 
         The error is 0 if `GRADIENTS` are enough for all classes. Otherwise it is that of the mean
         over as many labels drawn from the model's own predictions, if examples were drawn, too; for
         these examples it is somewhat less.
         """
+        examples = len(self.y)
         with torch.no_grad():
-            classes = self.network.module(self.x[:1]).shape[1]
-        each = max(1, min(classes - 1, GRADIENTS // len(self.y)))
-        if each == classes - 1:
-            parts = self._of_all(lambda batch: batch.squared_lengths(roots(batch.p)).sum(0))
-            return float(torch.cat(list(parts)).mean()), 0.0
-        drawn = torch.from_numpy(rng.random((len(self.y), each)))
+            logits = self.network.module(self.x[:1])
+        most = logits.shape[1] - 1
+        each = max(1, min(most, GRADIENTS // examples))
+        if each == most:
+            traces = list(self._of_all(_of_all_labels))
+            return float(torch.cat(traces).mean()), 0.0
+        drawn = torch.from_numpy(rng.random((examples, each)))
         uniforms = iter(drawn.to(self.network.device).split(BATCH))
 
         def of_drawn_labels(batch: Chain | Graph) -> Tensor:
-            return batch.squared_lengths(batch.p - _one_hot(batch.p, next(uniforms)))
+            labels = _one_hot(batch.p, next(uniforms))
+            return batch.squared_lengths(batch.p - labels).flatten()
 
-        lengths = torch.cat([part.flatten() for part in self._of_all(of_drawn_labels)])
+        lengths = torch.cat(list(self._of_all(of_drawn_labels)))
         error = float(lengths.std() / len(lengths) ** 0.5)
         return float(lengths.mean()), error
 
@@ -188,7 +199,8 @@ class Graph:
 
     @cached_property
     def _gradient(self) -> Tensor:
-        loss = cross_entropy(self._logits(self.x), self.y, reduction="sum") / self.examples
+        logits = self._logits(self.x)
+        loss = cross_entropy(logits, self.y, reduction="sum") / self.examples
         return torch.autograd.grad(loss, self.at, create_graph=True)[0]
 
     def gradient(self) -> Tensor:
@@ -197,14 +209,19 @@ class Graph:
 
     def times(self, vector: Tensor) -> Tensor:
         """Compute H v [d] for ``vector`` v [d]."""
-        return torch.autograd.grad(self._gradient, self.at, vector, retain_graph=True)[0]
+        gradient = self._gradient
+        return torch.autograd.grad(gradient, self.at, vector, retain_graph=True)[0]
 
     def squared_lengths(self, d: Tensor) -> Tensor:
         """Compute the same as `Chain.squared_lengths`, one example at a time.
 
         On ResNet-56 this is faster than vmap, which uses grouped convolutions.
         """
-        squares = torch.empty(d.shape[:2], dtype=torch.float64, device=d.device)
+        squares = torch.empty(
+            d.shape[:2],
+            dtype=torch.float64,
+            device=d.device,
+        )
         for i, example in enumerate(self.x.split(1)):
             logits = self._logits(example)
             for k in range(len(d)):
@@ -292,7 +309,8 @@ def hutchinson(
     products: list[float] = []
     mean = math.inf
     while len(products) < probes:
-        signs = _tensor(2.0 * rng.integers(0, 2, len(like)) - 1, like)
+        coins = rng.integers(0, 2, len(like))
+        signs = _tensor(2.0 * coins - 1, like)
         products.append(float(signs @ times(signs)))
         before = mean
         mean = sum(products) / len(products)
@@ -300,7 +318,8 @@ def hutchinson(
             break
     if len(products) < 2:
         return mean, math.nan
-    return mean, float(np.std(products, ddof=1) / len(products) ** 0.5)
+    error = np.std(products, ddof=1) / len(products) ** 0.5
+    return mean, float(error)
 
 
 def roots(p: Tensor) -> Tensor:
@@ -311,10 +330,19 @@ def roots(p: Tensor) -> Tensor:
     to vectors that span what is orthogonal to s.
     """
     s = p.sqrt()
-    axes = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
-    across = s[:, :-1] / (1 + s[:, -1:])
-    reflected = across.mT[:, :, None] * (s + axes[-1])
+    axes = torch.eye(
+        p.shape[1],
+        dtype=p.dtype,
+        device=p.device,
+    )
+    across = (s / (1 + s[:, -1:]))[:, :-1]
+    reflected = across.mT[..., None] * (s + axes[-1])
     return s * (axes[:-1, None] - reflected)
+
+
+def _of_all_labels(batch: Chain | Graph) -> Tensor:
+    """Compute the Gauss-Newton trace [n] of each example."""
+    return batch.squared_lengths(roots(batch.p)).sum(0)
 
 
 def _one_hot(p: Tensor, uniforms: Tensor) -> Tensor:
@@ -324,7 +352,8 @@ def _one_hot(p: Tensor, uniforms: Tensor) -> Tensor:
     """
     classes = p.shape[1]
     sums = p.double().cumsum(dim=1)
-    below = (sums[:, None] <= uniforms[:, :, None]).sum(dim=2)
+    smaller = sums[:, None] <= uniforms[..., None]
+    below = smaller.sum(dim=2)
     # The last sum may be rounded to less than one.
     return one_hot(below.clamp(max=classes - 1).mT, classes)
 

@@ -87,16 +87,18 @@ def _outlyingness(values: Doubles) -> Doubles:
         return shares
     distances = np.abs(peers[:, None] - peers)
     mean = distances.sum(axis=1) / max(len(peers) - 1, 1)
-    shares[finite] = mean / mean.max() if mean.max() >= EQUAL else 0.0
+    most = mean.max()
+    shares[finite] = mean / most if most >= EQUAL else 0.0
     return shares
 
 
 def _rank(values: Doubles) -> Doubles:
     """Compute the share [clients] of the others that lie below each client, ties counting half."""
     values = np.where(np.isfinite(values), values, np.inf)
+    others = max(len(values) - 1, 1)
     below = (values[:, None] > values).sum(axis=1)
-    ties = (values[:, None] == values).sum(axis=1) - 1
-    return (below + ties / 2) / max(len(values) - 1, 1)
+    equal = (values[:, None] == values).sum(axis=1)
+    return (below + (equal - 1) / 2) / others
 
 
 FEWEST = 3  # two clients always agree or disagree
@@ -118,8 +120,10 @@ def rank_agreement(first: Doubles, second: Doubles) -> float:
     """
     import pandas as pd
 
-    both = pd.DataFrame({0: first, 1: second}).replace([np.inf, -np.inf], np.nan)
-    return float(both.corr("spearman", min_periods=FEWEST).iat[0, 1])
+    both = pd.DataFrame({0: first, 1: second})
+    known = both.replace([np.inf, -np.inf], np.nan)
+    correlations = known.corr("spearman", min_periods=FEWEST)
+    return float(correlations.iat[0, 1])
 
 
 def step_up(correlation: float) -> float:
@@ -147,8 +151,16 @@ def agreement(
     correlations = {CURVATURES: rank_agreement(lambda_, trace)}
     if halves is not None:
         measured = halves[np.isfinite(halves).all(axis=(1, 2))]
-        first = stand_out(measured[:, 0, 0], measured[:, 0, 1], config)
-        second = stand_out(measured[:, 1, 0], measured[:, 1, 1], config)
+        first = stand_out(
+            measured[:, 0, 0],
+            measured[:, 0, 1],
+            config,
+        )
+        second = stand_out(
+            measured[:, 1, 0],
+            measured[:, 1, 1],
+            config,
+        )
         r = rank_agreement(first, second)
         correlations[HALVES] = r
         correlations[RELIABILITY] = step_up(r)

@@ -53,8 +53,17 @@ def draw_crops(
     if config.augment == "none":
         return None
     ends = (2 * MARGIN + 1, 2 * MARGIN + 1, 2)
-    moves = rng.integers(0, ends, (*batches.shape, 3), dtype=np.uint8)
-    background = np.full((1, shape[0]), prepare.fill, np.float32)
+    moves = rng.integers(
+        0,
+        ends,
+        (*batches.shape, 3),
+        dtype=np.uint8,
+    )
+    background = np.full(
+        (1, shape[0]),
+        prepare.fill,
+        np.float32,
+    )
     padding = normalize(background, prepare.mean, prepare.std)
     return Crops(moves, padding[0])
 
@@ -75,10 +84,28 @@ def crop_flip(
     height, width = images.shape[2:]
     rows, columns = torch.from_numpy(moves[:, :2].astype(np.int64)).to(device).unbind(-1)
     mirrored = torch.from_numpy(moves[:, 2].astype(bool)).to(device)
-    margin = torch.as_tensor(padding, device=device).view(1, channels, 1, 1)
-    padded = margin.expand(n, channels, height + 2 * MARGIN, width + 2 * MARGIN).contiguous()
+    margin = torch.as_tensor(padding, device=device).view(
+        1,
+        channels,
+        1,
+        1,
+    )
+    padded = margin.expand(
+        n,
+        channels,
+        height + 2 * MARGIN,
+        width + 2 * MARGIN,
+    ).contiguous()
     padded[..., MARGIN:-MARGIN, MARGIN:-MARGIN] = images
     # [n, channels, 9, 9, height, width], nothing is copied
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    windows = padded.unfold(2, height, 1).unfold(
+        3,
+        width,
+        1,
+    )
     cut = windows[torch.arange(n, device=device), :, rows, columns]
-    return torch.where(mirrored.view(n, 1, 1, 1), cut.flip(-1), cut)
+    return torch.where(
+        mirrored.view(n, 1, 1, 1),
+        cut.flip(-1),
+        cut,
+    )

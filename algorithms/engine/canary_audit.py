@@ -175,9 +175,17 @@ def _sends(
 ) -> Doubles:
     """Return what each canary sends, as a multiple [m] of its direction."""
     m = len(panel.inside)
-    sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
+    sends = np.where(
+        panel.inside,
+        turn,
+        -turn if plan.opposite else 0.0,
+    )
     present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
-    return np.where(np.isin(np.arange(m), present), sends, 0.0)
+    return np.where(
+        np.isin(np.arange(m), present),
+        sends,
+        0.0,
+    )
 
 
 def _joined(
@@ -200,7 +208,13 @@ def _joined(
     joined = replace(received, mean=received.mean + total / divisor)
     if not len(sizes):  # a round to which only canaries came
         one = np.ones(1)
-        joined = replace(joined, clients=np.zeros(1, np.int64), weights=one, norms=one, scales=one)
+        joined = replace(
+            joined,
+            clients=np.zeros(1, np.int64),
+            weights=one,
+            norms=one,
+            scales=one,
+        )
     if not run.privacy.module.covers_empty_rounds(run.privacy.config):
         moved *= 1.0 / divisor
     return joined, moved
@@ -251,7 +265,12 @@ def sum_of_canaries(
     return total, moved
 
 
-def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
+def audit_every(
+    plan: CanaryPlan,
+    run: Run,
+    d: int,
+    sizes: Ints,
+) -> int:
     """Return every how many rounds the release is audited.
 
     That is as planned, or so that it takes at most 5 % of the rounds' time. The times are rough,

@@ -89,7 +89,12 @@ def _unnumbered(stream: Stream, purpose: str, *place: int) -> np.random.Generato
     return stream(purpose, *(place[:1] if purpose == "noise" else place))
 
 
-def initial_model(run: Run, data: Federation, network: Network, stream: Stream) -> Weights:
+def initial_model(
+    run: Run,
+    data: Federation,
+    network: Network,
+    stream: Stream,
+) -> Weights:
     """Return the model that a federation begins with, see `train_one_each`.
 
     It is pre-trained if the aggregation asks for it.
@@ -179,7 +184,10 @@ def _train(
     models = len(state.models) // len(data)
     size = network.layout.size
 
-    def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
+    def train(
+        sent: list[Weights],
+        assigned: list[Assignment],
+    ) -> list[BlockResult]:
         generators = _generators(streams, data[0].clients, state.round)
         together = _joint_sending(sending, data[0].clients)
         return [
@@ -187,17 +195,31 @@ def _train(
             for block in assigned
         ]
 
-    blocks = _blocks(run.training.config.block_size, data[0].clients, len(data))
+    blocks = _blocks(
+        run.training.config.block_size,
+        data[0].clients,
+        len(data),
+    )
     clients = Clients(blocks, train, network.layout)
     first = models * np.arange(len(data))[:, None]  # the number of each federation's first model
     for round_, plan in list(enumerate(history))[state.round :]:
-        state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
+        state.assignment = np.where(
+            plan == ABSENT,
+            ABSENT,
+            first + plan,
+        ).ravel()
         noise = []
         visiting = []
         for stream, one in zip(streams, sending, strict=True):
             for j in range(models):
                 if one.noisy:
-                    noise.append(server.draw_noise(run, size, stream("noise", round_, j)))
+                    noise.append(
+                        server.draw_noise(
+                            run,
+                            size,
+                            stream("noise", round_, j),
+                        )
+                    )
                 else:
                     noise.append(server.no_noise(run, size))
             visiting += [stream("participation", round_, 1)] * models
@@ -211,7 +233,11 @@ def _train(
     return state
 
 
-def _generators(streams: Sequence[Stream], clients: int, round_: int) -> LocalStreams:
+def _generators(
+    streams: Sequence[Stream],
+    clients: int,
+    round_: int,
+) -> LocalStreams:
     """Return the generators of the joint federation's clients: of this round, and of every."""
 
     def of_round(purpose: str, client: int) -> np.random.Generator:
@@ -230,7 +256,11 @@ def _joint_sending(sending: Sequence[Sending], clients: int) -> Sending:
     return Sending(silent, noisy, sending[0].train)
 
 
-def _blocks(width: int, clients: int, federations: int) -> list[Ints]:
+def _blocks(
+    width: int,
+    clients: int,
+    federations: int,
+) -> list[Ints]:
     """Divide the joint federation's clients: the same block of all federations trains at once."""
     offsets = clients * np.arange(federations)[:, None]
     return [

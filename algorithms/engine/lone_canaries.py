@@ -84,7 +84,12 @@ def observe(
     privacy = run.privacy
     clients = now.received.clients
     params = _aggregated(run, now, now.received)
-    released, measured = privacy.module.release(privacy.config, params, now.received, noise)
+    released, measured = privacy.module.release(
+        privacy.config,
+        params,
+        now.received,
+        noise,
+    )
     level = measured["noise_std"]
     # Without noise, nothing but the clients' own updates hides a direction.
     hidden = released - params if level else params - now.model.params
@@ -94,7 +99,13 @@ def observe(
     others = (np.float32(plan.norm) * directions.row(i) for i in lone)
     beside = privacy.module.noise_beside(privacy.config, now.received, others)
     ratio = beside / level if level else np.ones(len(lone))  # [canaries]
-    moved = _moves(run, plan.norm, map(directions.row, lone), now, params)
+    moved = _moves(
+        run,
+        plan.norm,
+        map(directions.row, lone),
+        now,
+        params,
+    )
     after = {name: array.copy() for name, array in scores.items()}
     after["direction"][j] += moved**2 / (sd * sd * ratio)
     after["scale"][j] += _told_by_scale(ratio, len(params))

@@ -104,7 +104,7 @@ def packed(state: RoundState) -> dict[str, NDArray[Any]]:
 
 def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """The fields of a `RoundState` that `packed` made ``arrays`` of."""
-    models = []
+    models: list[Weights] = []
     servers = []
     while f"model.{len(models)}.params" in arrays:
         j = len(models)
@@ -120,7 +120,10 @@ def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     }
 
 
-def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def under(
+    prefix: str,
+    arrays: Mapping[str, NDArray[Any]],
+) -> dict[str, NDArray[Any]]:
     """The arrays whose names begin with ``prefix``, without it, in the order of their names."""
     names = sorted(name for name in arrays if name.startswith(prefix))
     return {name.removeprefix(prefix): arrays[name] for name in names}
@@ -142,7 +145,11 @@ class Clients:
     layout: Layout
 
 
-def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
+def begin(
+    run: Run,
+    models: list[Weights],
+    clients: int,
+) -> RoundState:
     """Return the state before the first round of so many ``clients`` with these ``models``."""
     servers = [server.begin(run, model) for model in models]
     statistics = server.initial_statistics(run, clients)
@@ -325,7 +332,13 @@ def step(
     for j, received in gathered:
         if fork is not None:
             fork(j, received)
-        after = server.step(run, state.servers[j], state.models[j], received, noise[j])
+        after = server.step(
+            run,
+            state.servers[j],
+            state.models[j],
+            received,
+            noise[j],
+        )
         state.models[j] = after.model
         state.servers[j] = after.state
         weights[received.clients] = after.weights
@@ -348,7 +361,12 @@ def compare_curvatures(
     kept: dict[str, NDArray[Any]] = {}
     for result in results:
         if result.halves is not None:
-            server.keep(kept, len(state.assignment), result.clients, {"halves": result.halves})
+            server.keep(
+                kept,
+                len(state.assignment),
+                result.clients,
+                {"halves": result.halves},
+            )
     halves = kept.get("halves")
     cohort = np.concatenate([result.clients for result in results])
     compared = {}

@@ -64,7 +64,15 @@ def unlike_a_mean(run: Run) -> str:
             sent = updates.copy()
             sent[client] *= factor
             received = received_updates(sent, weights, np.full(3, CLIPPED))
-            steps.append(server.step(run, state, model, received, server.no_noise(run, 6)))
+            steps.append(
+                server.step(
+                    run,
+                    state,
+                    model,
+                    received,
+                    server.no_noise(run, 6),
+                )
+            )
             due = weights[client] * CLIPPED * (factor - 1) * updates[client].astype(np.float64)
             difference = _unlike(steps[0], steps[-1], due)
             if difference:
@@ -75,7 +83,11 @@ def unlike_a_mean(run: Run) -> str:
     return ""
 
 
-def _unlike(first: server.Step, last: server.Step, due: np.ndarray) -> str:
+def _unlike(
+    first: server.Step,
+    last: server.Step,
+    due: np.ndarray,
+) -> str:
     """Return how two steps differ otherwise than by ``due`` [d] in the model."""
     before = first.model.params
     after = last.model.params

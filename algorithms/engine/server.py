@@ -73,7 +73,12 @@ def step(
         weights, metrics = chosen
         received = reweight(received, weights)
     applied = aggregation.module.apply(aggregation.config, state, model.params, received)
-    params, added = privacy.module.release(privacy.config, applied[0], received, noise)
+    params, added = privacy.module.release(
+        privacy.config,
+        applied[0],
+        received,
+        noise,
+    )
     return Step(
         Weights(params, received.buffers.astype(np.float32)),
         applied[1],
@@ -150,11 +155,18 @@ def keep(
             where[name] = where[name].copy()
         else:
             blank = np.nan if np.issubdtype(rows.dtype, np.floating) else 0
-            where[name] = np.full((clients, *rows.shape[1:]), blank, rows.dtype)
+            where[name] = np.full(
+                (clients, *rows.shape[1:]),
+                blank,
+                rows.dtype,
+            )
         where[name][members] = rows
 
 
-def peers(assignment: Ints, cohort: Ints) -> Iterator[tuple[int, Ints]]:
+def peers(
+    assignment: Ints,
+    cohort: Ints,
+) -> Iterator[tuple[int, Ints]]:
     """Yield each model that clients of the ``cohort`` chose, and those who did.
 
     Only they are compared, because curvatures of different models have no common scale.

@@ -15,10 +15,13 @@ def are_probabilities(outputs: Floats) -> bool:
     Logits that happen to are no likelier than any other numbers, of which one in infinitely many
     does.
 
-    >>> are_probabilities(np.float32([[0.2, 0.8], [0.5, 0.5]])), are_probabilities(np.float32([[0.2, 0.7], [0.5, 0.5]]))
-    (True, False)
+    >>> are_probabilities(np.float32([[0.2, 0.8], [0.5, 0.5]]))
+    True
+    >>> are_probabilities(np.float32([[0.2, 0.7], [0.5, 0.5]]))
+    False
     """
-    return bool((outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1, rtol=0, atol=1e-5))
+    sums = outputs.sum(axis=1)
+    return bool((outputs >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-5))
 
 
 def macro_f1_precision(
@@ -37,9 +40,8 @@ def macro_f1_precision(
     ``predicted`` and ``labels`` [n] are classes from 0 to ``classes`` - 1; both results are
     fractions.
     """
-    confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(
-        classes, classes
-    )
+    cells = np.bincount(labels * classes + predicted, minlength=classes**2)
+    confusion = cells.reshape(classes, classes)
     predictions = confusion.sum(axis=0)
     occurrences = confusion.sum(axis=1)
     hits = confusion.diagonal()
@@ -52,7 +54,8 @@ def macro_f1_precision(
 def cross_entropies(logits: Floats, y: Ints) -> Doubles:
     """Cross-entropy [n] in nats of each example, in float64, from logits [n, classes]."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]
+    sums = np.exp(shifted).sum(axis=1)
+    return np.log(sums) - shifted[np.arange(len(y)), y]
 
 
 def validation(
@@ -68,19 +71,21 @@ def validation(
     example of nobody is judged under the model that most clients use; if all examples are nobody's,
     the metrics are plain means.
     """
-    owner, y = data.validation_owner, data.validation.y
-    used = np.where(
-        owner < 0,
-        np.bincount(assignment).argmax(),
-        assignment[owner],
-    )
+    owner = data.validation_owner
+    y = data.validation.y
+    most_used = np.bincount(assignment).argmax()
+    used = np.where(owner < 0, most_used, assignment[owner])
     logits = outputs[used, np.arange(len(y))]
     weights = np.zeros(len(y))
     for group in range(len(data.group_names)):
         of_group = (owner >= 0) & (data.groups[owner] == group)
-        weights[of_group] = (data.groups == group).sum() / max(of_group.sum(), 1)
-    weights = weights if weights.any() else np.ones(len(y))
+        clients = (data.groups == group).sum()
+        weights[of_group] = clients / max(of_group.sum(), 1)
+    if not weights.any():
+        weights = np.ones(len(y))
+    hits = logits.argmax(axis=1) == y
+    losses = cross_entropies(logits, y)
     return {
-        "validation_accuracy": float(np.average(logits.argmax(axis=1) == y, weights=weights)),
-        "validation_loss": float(np.average(cross_entropies(logits, y), weights=weights)),
+        "validation_accuracy": float(np.average(hits, weights=weights)),
+        "validation_loss": float(np.average(losses, weights=weights)),
     }

@@ -27,7 +27,8 @@ def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
     >>> purity(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]), 2)
     0.75
     """
-    return float(_count_clients(assignment, groups, clusters).max(axis=1).sum() / len(assignment))
+    largest = _count_clients(assignment, groups, clusters).max(axis=1)
+    return float(largest.sum() / len(assignment))
 
 
 def name_models(
@@ -49,16 +50,19 @@ def name_models(
     names = (MAJORITY, MINORITY)
     counts = _count_clients(assignment, groups, clusters, len(names))
     before = previous or [""] * clusters
-    candidates = [*range(clusters), *[None] * (len(names) - clusters)]
+    nobody = [None] * (len(names) - clusters)
 
     def merit(holders: tuple[int | None, ...]) -> tuple[int, int]:
-        pairs = [(model, group) for group, model in enumerate(holders) if model is not None]
-        return sum(int(counts[pair]) for pair in pairs), sum(
-            before[model] == names[group] for model, group in pairs
-        )
+        clients = 0
+        kept = 0
+        for group, model in enumerate(holders):
+            if model is not None:
+                clients += int(counts[model, group])
+                kept += before[model] == names[group]
+        return clients, kept
 
-    holders = max(permutations(candidates, len(names)), key=merit)
-    named = {model: name for model, name in zip(holders, names, strict=True) if model is not None}
+    holders = max(permutations([*range(clusters), *nobody], len(names)), key=merit)
+    named = dict(zip(holders, names, strict=True))
     return tuple(named.get(j, f"other_{j}") for j in range(clusters))
 
 
@@ -71,7 +75,8 @@ def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
     """
     if not {MAJORITY, MINORITY} <= set(models):
         return np.full(len(losses), np.nan)
-    return losses[:, models.index(MAJORITY)] - losses[:, models.index(MINORITY)]
+    of_minority = losses[:, models.index(MINORITY)]
+    return losses[:, models.index(MAJORITY)] - of_minority
 
 
 def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
@@ -82,7 +87,8 @@ def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
     """
     if not {MAJORITY, MINORITY} <= set(models):
         return np.nan
-    return float(risks[models.index(MINORITY)] - risks[models.index(MAJORITY)])
+    of_majority = risks[models.index(MAJORITY)]
+    return float(risks[models.index(MINORITY)] - of_majority)
 
 
 def _count_clients(
@@ -92,7 +98,6 @@ def _count_clients(
     kinds: int | None = None,
 ) -> Ints:
     """Count the clients [clusters, groups] of each true group in each cluster."""
-    kinds = int(groups.max()) + 1 if kinds is None else kinds
-    return np.bincount(assignment * kinds + groups, minlength=clusters * kinds).reshape(
-        clusters, kinds
-    )
+    kinds = kinds or int(groups.max()) + 1
+    counts = np.bincount(assignment * kinds + groups, minlength=clusters * kinds)
+    return counts.reshape(clusters, kinds)

@@ -5,11 +5,32 @@ Undefined values are NaN.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from algorithms.core.messages import Bools, Doubles, Ints
 
 Counts = Ints | Doubles
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates [..., classes] of each class against the rest, or differences of them.
+
+    Attributes:
+        share: share of the predictions.
+        true: true positive rate, NaN where undefined.
+        false: false positive rate, NaN where undefined.
+    """
+
+    share: Doubles
+    true: Doubles
+    false: Doubles
+
+    def odds(self) -> Doubles:
+        """Return the mean of both absolute rates."""
+        return np.asarray((np.abs(self.true) + np.abs(self.false)) / 2)
 
 
 def fairness(
@@ -40,22 +61,16 @@ def fairness(
         classes: number of classes.
     """
     cell = labels * classes + predicted
-    everyone, ours = (
-        np.bincount(cell[chosen], minlength=classes**2) for chosen in (slice(None), privileged)
-    )
+    everyone = np.bincount(cell, minlength=classes**2)
+    ours = np.bincount(cell[privileged], minlength=classes**2)
     cells = np.flatnonzero(everyone)
-    share, true, false = _gaps(
-        ours[cells],
-        everyone[cells],
-        cells,
-        classes,
-    )
+    gaps = _gaps(ours[cells], everyone[cells], cells, classes)
     return {
-        "demographic_parity": float(_mean(np.abs(share))),
-        "equal_opportunity": float(_mean(np.abs(true))),
-        "equal_opportunity_signed": float(_mean(true)),
-        "equalized_odds": float(_mean((np.abs(true) + np.abs(false)) / 2)),
-        "equalized_odds_signed": float(_mean((true + false) / 2)),
+        "demographic_parity": float(_mean(np.abs(gaps.share))),
+        "equal_opportunity": float(_mean(np.abs(gaps.true))),
+        "equal_opportunity_signed": float(_mean(gaps.true)),
+        "equalized_odds": float(_mean(gaps.odds())),
+        "equalized_odds_signed": float(_mean((gaps.true + gaps.false) / 2)),
     }
 
 
@@ -76,31 +91,22 @@ def fairness_null(
     clients' groups: clients are exchanged, and not examples, as those of one client (``owner`` [n])
     are alike. The names end in ``_null``; NaN where a metric is undefined in every permutation.
     """
-    (clients, of), (cells, at) = (
-        np.unique(x, return_inverse=True) for x in (owner, labels * classes + predicted)
-    )
+    clients, of = np.unique(owner, return_inverse=True)
+    cells, at = np.unique(labels * classes + predicted, return_inverse=True)
     counts = np.zeros((len(clients), len(cells)))  # doubles, see `_rates`
     np.add.at(counts, (of, at), 1)
     group = np.zeros(len(clients))
     group[of] = privileged
-    ours = rng.permuted(np.tile(group, (draws, 1)), axis=1) @ counts
-    share, true, false = _gaps(
-        ours,
-        counts.sum(axis=0),
-        cells,
-        classes,
-    )
-    gaps = {
-        "demographic_parity_null": np.abs(share),
-        "equal_opportunity_null": np.abs(true),
-        "equalized_odds_null": (np.abs(true) + np.abs(false)) / 2,
+    exchanged = rng.permuted(np.tile(group, (draws, 1)), axis=1)
+    gaps = _gaps(exchanged @ counts, counts.sum(axis=0), cells, classes)
+    return {
+        "demographic_parity_null": float(_mean(_mean(np.abs(gaps.share)))),
+        "equal_opportunity_null": float(_mean(_mean(np.abs(gaps.true)))),
+        "equalized_odds_null": float(_mean(_mean(gaps.odds()))),
     }
-    return {name: float(_mean(_mean(values))) for name, values in gaps.items()}
 
 
-def _gaps(
-    ours: Counts, everyone: Counts, cells: Ints, classes: int
-) -> tuple[Doubles, Doubles, Doubles]:
+def _gaps(ours: Counts, everyone: Counts, cells: Ints, classes: int) -> Rates:
     """Compute by how much the privileged group's rates [..., classes] of each class exceed the
     other group's.
 
@@ -110,15 +116,14 @@ def _gaps(
     """
     group = _rates(ours, cells, classes)
     other = _rates(everyone - ours, cells, classes)
-    share, true, false = (a - b for a, b in zip(group, other, strict=True))
-    return share, true, false
+    return Rates(
+        group.share - other.share,
+        group.true - other.true,
+        group.false - other.false,
+    )
 
 
-def _rates(
-    counts: Counts,
-    cells: Ints,
-    classes: int,
-) -> tuple[Doubles, Doubles, Doubles]:
+def _rates(counts: Counts, cells: Ints, classes: int) -> Rates:
     """Compute each class's share of predictions and true and false positive rates [...,
     classes], NaN where undefined.
     """
@@ -131,7 +136,7 @@ def _rates(
     positives = numbers @ of_label
     hits = numbers @ (of_guess * of_label)
     examples = numbers.sum(axis=-1, keepdims=True)
-    return (
+    return Rates(
         _ratio(predictions, examples),
         _ratio(hits, positives),
         _ratio(predictions - hits, examples - positives),
@@ -139,12 +144,8 @@ def _rates(
 
 
 def _ratio(part: Doubles, whole: Doubles) -> Doubles:
-    return np.divide(
-        part,
-        whole,
-        out=np.full(part.shape, np.nan),
-        where=whole > 0,
-    )
+    undefined = np.full(part.shape, np.nan)
+    return np.divide(part, whole, out=undefined, where=whole > 0)
 
 
 def _mean(values: Doubles) -> Doubles:
@@ -152,9 +153,4 @@ def _mean(values: Doubles) -> Doubles:
     defined = ~np.isnan(values)
     number = defined.sum(axis=-1)
     total = np.where(defined, values, 0.0).sum(axis=-1)
-    return np.divide(
-        total,
-        number,
-        out=np.full(number.shape, np.nan),
-        where=number > 0,
-    )
+    return _ratio(total, number)

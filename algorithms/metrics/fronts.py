@@ -27,9 +27,11 @@ def draw_means(
     """
     n = len(points)
     mean = points.mean(axis=0)
-    scale = np.sqrt((n - 1) / rng.chisquare(n - 1, draws) / (n * (n - 1)))
+    ratios = (n - 1) / rng.chisquare(n - 1, draws)
+    scale = np.sqrt(ratios / (n * (n - 1)))
     normals = rng.standard_normal((draws, n))
-    return np.asarray(mean + np.einsum("d,dn,nso->dso", scale, normals, points - mean))
+    moved = np.einsum("d,dn,nso->dso", scale, normals, points - mean)
+    return np.asarray(mean + moved)
 
 
 def undominated(points: Doubles) -> Bools:
@@ -43,7 +45,8 @@ def undominated(points: Doubles) -> Bools:
     dominated = np.zeros(points.shape[:-1], bool)
     for place in range(points.shape[-2]):  # one after another, as a grid can have hundreds
         other = points[..., place : place + 1, :]
-        dominated |= (other >= points).all(axis=-1) & (other > points).any(axis=-1)
+        as_good = (other >= points).all(axis=-1)
+        dominated |= as_good & (other > points).any(axis=-1)
     return ~dominated
 
 
@@ -57,8 +60,8 @@ def hypervolume(points: Doubles) -> Doubles:
     (6.0, 6.0)
     """
     order = np.argsort(-points[..., 0], axis=-1)
-    best_first = np.take_along_axis(points, order[..., None], axis=-2).clip(0)
-    x = best_first[..., 0]
-    y = best_first[..., 1]
-    height = np.maximum.accumulate(y, axis=-1)
-    return np.asarray((x * np.diff(height, axis=-1, prepend=0)).sum(axis=-1))
+    best_first = np.take_along_axis(points, order[..., None], axis=-2)
+    corners = best_first.clip(0)
+    height = np.maximum.accumulate(corners[..., 1], axis=-1)
+    rises = np.diff(height, axis=-1, prepend=0)
+    return np.asarray((corners[..., 0] * rises).sum(axis=-1))

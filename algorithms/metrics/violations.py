@@ -36,6 +36,7 @@ def violations_null(
     matter that clients share a model's risk. ``exceeds(cluster, thresholds [n])`` is the
     probability [n] that by chance the attack on this model is measured strictly above each.
     """
-    return float(
-        sum(exceeds(int(j), thresholds[assignment == j]).sum() for j in np.unique(assignment))
-    )
+    expected = 0.0
+    for j in np.unique(assignment):
+        expected += exceeds(int(j), thresholds[assignment == j]).sum()
+    return float(expected)

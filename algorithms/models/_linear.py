@@ -14,4 +14,5 @@ def linear(
     classes: int,
 ) -> nn.Module:
     """Build one linear layer on flattened examples of ``shape``."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+    features = math.prod(shape)
+    return nn.Sequential(nn.Flatten(), nn.Linear(features, classes))

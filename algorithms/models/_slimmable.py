@@ -51,7 +51,8 @@ class Conv(nn.Conv2d):
         """
         if width == FULL:
             return super().forward(x)
-        weight = self.weight[: channels_at(width, self.out_channels), : x.shape[1]]
+        outside = channels_at(width, self.out_channels)
+        weight = self.weight[:outside, : x.shape[1]]
         return conv2d(x, weight, None, self.stride, self.padding)
 
 
@@ -104,10 +105,13 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
         """Map [n, c, h, w] to [n, 4 planes, h / stride, w / stride]."""
-        shortcut = self.bn0(self.conv0(x, width), width) if self.projects else x
-        inner = self.relu(self.bn1(self.conv1(x, width), width))
-        inner = self.relu(self.bn2(self.conv2(inner, width), width))
-        return self.relu(self.bn3(self.conv3(inner, width), width).add_(shortcut))
+        shortcut = x
+        if self.projects:
+            shortcut = self.bn0(self.conv0(x, width), width)
+        inner = self.bn1(self.conv1(x, width), width)
+        inner = self.bn2(self.conv2(self.relu(inner), width), width)
+        inner = self.bn3(self.conv3(self.relu(inner), width), width)
+        return self.relu(inner.add_(shortcut))
 
 
 class Basic(nn.Module):
@@ -128,16 +132,18 @@ class Basic(nn.Module):
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
         """Map [n, c, h, w] to [n, planes, h / stride, w / stride]."""
-        inner = self.relu(self.bn1(self.conv1(x, width), width))
-        inner = self.bn2(self.conv2(inner, width), width)
-        return self.relu(inner.add_(self._shortcut(x, inner.shape[1])))
+        inner = self.bn1(self.conv1(x, width), width)
+        inner = self.bn2(self.conv2(self.relu(inner), width), width)
+        shortcut = self._shortcut(x, inner.shape[1])
+        return self.relu(inner.add_(shortcut))
 
     def _shortcut(self, x: Tensor, channels: int) -> Tensor:
         missing = channels - x.shape[1]
         if not missing and self.stride == 1:
             return x
         before = missing // 2
-        return pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, missing - before))
+        fewer = x[:, :, :: self.stride, :: self.stride]
+        return pad(fewer, (0, 0, 0, 0, before, missing - before))
 
 
 class Stage(nn.Sequential):
@@ -154,8 +160,10 @@ class Stage(nn.Sequential):
         stride: int,
     ) -> None:
         outside = block.expansion * planes
-        rest = (block(outside, planes, 1) for _ in range(count - 1))
-        super().__init__(block(inside, planes, stride), *rest)
+        blocks = [block(inside, planes, stride)]
+        for _ in range(count - 1):
+            blocks.append(block(outside, planes, 1))
+        super().__init__(*blocks)
 
     def forward(self, x: Tensor, width: float = FULL) -> Tensor:
         """Map [n, c, h, w] to [n, expansion * planes, h / stride, w / stride]."""

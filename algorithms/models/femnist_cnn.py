@@ -46,6 +46,7 @@ def build(
 
     channels, height, width = shape
     shrink = 4 * (1 - config.padding)
+    features = 64 * ((height - shrink) // 2) * ((width - shrink) // 2)
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, padding=config.padding),
         nn.ReLU(),
@@ -53,7 +54,7 @@ def build(
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(64 * ((height - shrink) // 2) * ((width - shrink) // 2), 128),
+        nn.Linear(features, 128),
         nn.ReLU(),
         nn.Linear(128, classes),
     )

@@ -39,6 +39,7 @@ def build(
     from torch import nn
 
     channels, height, width = shape
+    features = 64 * (height // 4) * (width // 4)
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, padding=1),
         nn.GroupNorm(8, 32),
@@ -49,7 +50,7 @@ def build(
         nn.GELU(),
         nn.Conv2d(64, 64, 2, stride=2),
         nn.Flatten(),
-        nn.Linear(64 * (height // 4) * (width // 4), 256),
+        nn.Linear(features, 256),
         nn.GELU(),
         nn.Linear(256, classes),
     )

@@ -62,20 +62,30 @@ def build(
 
     channels, height, width = shape
     layers: list[nn.Module] = []
+    same = config.padding == "same"
     for out in FILTERS:
-        pool = [nn.MaxPool2d(2)] if out != FILTERS[-1] else []
-        layers += [
-            nn.Conv2d(channels, out, 3, padding=int(config.padding == "same")),
-            *pool,
-            nn.ReLU(),
-        ]
+        layers.append(nn.Conv2d(channels, out, 3, padding=int(same)))
+        if out != FILTERS[-1]:
+            layers.append(nn.MaxPool2d(2))
+        layers.append(nn.ReLU())
         channels = out
-    lost = 0 if config.padding == "same" else 2
-    # 28 for 128 (32 with padding)
-    high, wide = (((side - lost) // 2 - lost) // 2 - lost for side in (height, width))
-    features = channels * high * wide
-    layers += [nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), Dropout(config.dropout)]
-    layers += [nn.Linear(64, 32), nn.ReLU(), Dropout(config.dropout), nn.Linear(32, classes)]
+    features = channels * _remaining(height, same) * _remaining(width, same)
+    layers += [
+        nn.Flatten(),
+        nn.Linear(features, 64),
+        nn.ReLU(),
+        Dropout(config.dropout),
+        nn.Linear(64, 32),
+        nn.ReLU(),
+        Dropout(config.dropout),
+        nn.Linear(32, classes),
+    ]
     for layer in layers:
         layer.init = "xavier"  # type: ignore[assignment]
     return nn.Sequential(*layers)
+
+
+def _remaining(side: int, same: bool) -> int:
+    """Return the side of the last images: 28 for 128, or 32 with padding."""
+    lost = 0 if same else 2
+    return ((side - lost) // 2 - lost) // 2 - lost

@@ -48,7 +48,9 @@ def build(
     from torch import nn
 
     layers: list[nn.Module] = [nn.Flatten()]
-    for width, following in pairwise((math.prod(shape), *config.hidden)):
-        layers += [nn.Linear(width, following), nn.ReLU()]
-    last = config.hidden[-1] if config.hidden else math.prod(shape)
-    return nn.Sequential(*layers, nn.Linear(last, classes))
+    width = math.prod(shape)
+    for following in config.hidden:
+        layers.append(nn.Linear(width, following))
+        layers.append(nn.ReLU())
+        width = following
+    return nn.Sequential(*layers, nn.Linear(width, classes))

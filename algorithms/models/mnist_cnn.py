@@ -38,7 +38,8 @@ def build(
     from torch import nn
 
     channels, height, width = shape
-    head = nn.Linear(64 * (height // 4) * (width // 4), classes)
+    features = 64 * (height // 4) * (width // 4)
+    head = nn.Linear(features, classes)
     head.init = "xavier"  # type: ignore[assignment]
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, padding=1),

@@ -66,10 +66,14 @@ def build(
 
     channels = shape[0]
     length = math.prod(shape[1:])
-    layers: list[nn.Module] = [nn.Flatten(2), nn.Unflatten(2, (1, length))]
+    layers: list[nn.Module] = [nn.Flatten(2)]
+    layers.append(nn.Unflatten(2, (1, length)))
     for _ in range(2):
-        layers += [nn.ZeroPad2d((KERNEL - 1, 0, 0, 0))] if config.causal else []
-        layers += [nn.Conv2d(channels, CHANNELS, (1, KERNEL)), nn.MaxPool2d((1, 2)), nn.ReLU()]
+        if config.causal:
+            layers.append(nn.ZeroPad2d((KERNEL - 1, 0, 0, 0)))
+        layers.append(nn.Conv2d(channels, CHANNELS, (1, KERNEL)))
+        layers.append(nn.MaxPool2d((1, 2)))
+        layers.append(nn.ReLU())
         channels = CHANNELS
         length = (length if config.causal else length - KERNEL + 1) // 2
     return nn.Sequential(

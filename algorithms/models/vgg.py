@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 CONVOLUTIONAL = True
 BATCH_NORM = True
 
-POOL = 0
-PLANS = {
-    11: (64, POOL, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL),
-    13: (64, 64, POOL, 128, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL),
-    16: (64, 64, POOL, 128, 128, POOL, *(256,) * 3, POOL, *(512,) * 3, POOL, *(512,) * 3, POOL),
-    19: (64, 64, POOL, 128, 128, POOL, *(256,) * 4, POOL, *(512,) * 4, POOL, *(512,) * 4, POOL),
+# By depth, how many layers have so many channels each; a pooling follows.
+CHANNELS = (64, 128, 256, 512, 512)
+LAYERS = {
+    11: (1, 1, 2, 2, 2),
+    13: (2, 2, 2, 2, 2),
+    16: (2, 2, 3, 3, 3),
+    19: (2, 2, 4, 4, 4),
 }
 
 
@@ -51,12 +52,13 @@ def build(
 
     channels, height, width = shape
     layers: list[nn.Module] = []
-    for out in PLANS[config.depth]:
-        if out == POOL:
-            layers.insert(-1, nn.MaxPool2d(2))  # before the ReLU
-        else:
-            layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
+    for out, number in zip(CHANNELS, LAYERS[config.depth], strict=True):
+        for _ in range(number):
+            layers.append(nn.Conv2d(channels, out, 3, padding=1))
+            layers.append(nn.BatchNorm2d(out))
+            layers.append(nn.ReLU())
             channels = out
+        layers.insert(-1, nn.MaxPool2d(2))  # before the ReLU
     features = channels * (height // 32) * (width // 32)
     head = [
         nn.Linear(features, 512),

@@ -33,25 +33,29 @@ def matrices(arrays: Arrays) -> Arrays:
     """Return the weights by name as matrices [out, rest]; biases and normalization, which have
     one dimension, are left out.
     """
-    return {name: array.flatten(1) for name, array in arrays.items() if array.dim() >= 2}
+    weights = {}
+    for name, array in arrays.items():
+        if array.dim() >= 2:
+            weights[name] = array.flatten(1)
+    return weights
 
 
 def rows(arrays: Arrays) -> Tensor:
     """Sum, over layers, the log of the largest row norm; the spectral norm may be larger."""
-    return _log_product(
-        [vector_norm(weight, dim=1).max(dim=0).values for weight in matrices(arrays).values()]
-    )
+    norms = [vector_norm(weight, dim=1) for weight in matrices(arrays).values()]
+    return _log_product([of_rows.max(dim=0).values for of_rows in norms])
 
 
 def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
     """Sum, over layers, log u' W v: the largest singular value for the singular vectors of
     `directions` or `advance`.
     """
-    pairs = (
-        (directions[f"u.{name}"], weight, directions[f"v.{name}"])
-        for name, weight in matrices(arrays).items()
-    )
-    return _log_product([(u[:, None] * weight * v).sum() for u, weight, v in pairs])
+    values = []
+    for name, weight in matrices(arrays).items():
+        u = directions[f"u.{name}"]
+        v = directions[f"v.{name}"]
+        values.append((u[:, None] * weight * v).sum())
+    return _log_product(values)
 
 
 def directions(arrays: Arrays, generator: torch.Generator) -> Arrays:
@@ -75,9 +79,11 @@ def advance(arrays: Arrays, directions: Arrays) -> Arrays:
     vectors = {}
     for name, weight in matrices(arrays).items():
         weight = weight.detach()
-        u = _unit((weight * directions[f"v.{name}"]).sum(dim=1))
+        image = weight * directions[f"v.{name}"]
+        u = _unit(image.sum(dim=1))
+        back = weight * u[:, None]
         vectors[f"u.{name}"] = u
-        vectors[f"v.{name}"] = _unit((weight * u[:, None]).sum(dim=0))
+        vectors[f"v.{name}"] = _unit(back.sum(dim=0))
     return vectors
 
 
@@ -87,7 +93,8 @@ def starts(
     generator: torch.Generator,
 ) -> Tensor:
     """Draw directions [16, *shape] of length one in the space of examples."""
-    return _unit(_draw((EXAMPLES, *shape), generator, like), dims=len(shape))
+    drawn = _draw((EXAMPLES, *shape), generator, like)
+    return _unit(drawn, dims=len(shape))
 
 
 def jacobian(
@@ -119,13 +126,14 @@ def jacobian(
         push = vjp(lambda u: pull(u)[0], outputs)[1]
         for _ in range(JACOBIAN_STEPS):
             v = _unit(pull(push(v)[0])[0], dims)
-    image = jvp(logits, (x,), (v.detach(),))[1]
-    sigma = torch.where(present, vector_norm(image, dim=1), 0.0)
+    pushed = jvp(logits, (x,), (v.detach(),))
+    sigma = torch.where(present, vector_norm(pushed[1], dim=1), 0.0)
     return _log_product([sigma.sum() / present.sum()])
 
 
 def _log_product(factors: list[Tensor]) -> Tensor:
-    return torch.stack(factors).clamp(min=TINY).log().sum()
+    logs = torch.stack(factors).clamp(min=TINY).log()
+    return logs.sum()
 
 
 def _unit(vectors: Tensor, dims: int = 1) -> Tensor:

@@ -90,14 +90,17 @@ def loss(
 
     present = y != IGNORED
     if not present.all():  # dropped, not masked: batch statistics must not see padding either
-        x, y = x[present], y[present]
+        x = x[present]
+        y = y[present]
     x2, x3, logits = forward(arrays, x, features=True)
     narrow2, narrow3 = forward(arrays, x2.detach(), narrow=config.width)
     with torch.no_grad():
         full = lipschitz(x2, x3, config.power_steps)
-    align = (lipschitz(narrow2, narrow3, config.power_steps) - full).square().mean()
+    slim = lipschitz(narrow2, narrow3, config.power_steps)
+    align = (slim - full).square().mean()
     entropy = mean_cross_entropy(logits, y)
-    return entropy + config.mu * (entropy / align.clamp(min=TINY)).detach() * align
+    scale = (entropy / align.clamp(min=TINY)).detach()
+    return entropy + config.mu * scale * align
 
 
 def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
@@ -112,7 +115,8 @@ def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
         wide = torch.promote_types(after.dtype, torch.float32)
         height, width = after.shape[2:]
         pooled = adaptive_avg_pool2d(before.to(wide), (height, width))
-        transmitted = pooled.flatten(2) @ after.to(wide).flatten(2).mT / (height * width)
+        images = after.to(wide).flatten(2)
+        transmitted = pooled.flatten(2) @ images.mT / (height * width)
         return largest_singular_value(transmitted, steps)
 
 
@@ -122,9 +126,11 @@ def largest_singular_value(matrices: Tensor, steps: int) -> Tensor:
 
     Where G is zero, the result is 1e-6 with a gradient of zero, instead of NaN.
     """
-    vectors = matrices.new_ones(*matrices.shape[:-1], 1) / matrices.shape[-2] ** 0.5
+    rows = matrices.shape[-2]
+    vectors = matrices.new_ones(*matrices.shape[:-1], 1) / rows**0.5
     for _ in range(steps):
         image = matrices @ (matrices.mT @ vectors)
-        length = image.norm(dim=1, keepdim=True).clamp(min=TINY)
+        norms = image.norm(dim=1, keepdim=True)
+        length = norms.clamp(min=TINY)
         vectors = image / length
     return length.flatten().sqrt()

@@ -127,7 +127,8 @@ def loss(
     strength = config.beta * client["rho"]
     if config.normalize == "none":
         return entropy + strength * log_lip.exp()
-    return entropy + strength * entropy.detach() * (log_lip - log_lip.detach()).exp()
+    growth = (log_lip - log_lip.detach()).exp()
+    return entropy + strength * entropy.detach() * growth
 
 
 def carry(
@@ -146,7 +147,8 @@ def carry(
         return {}
     if config.regularizer == "spectral_product":
         return _lipschitz.directions(arrays, generator)
-    return {"start": _lipschitz.starts(tuple(shape), next(iter(arrays.values())), generator)}
+    like = next(iter(arrays.values()))
+    return {"start": _lipschitz.starts(tuple(shape), like, generator)}
 
 
 def advance(

@@ -115,9 +115,8 @@ class ServerNoiseConfig(PrivacyConfig):
 
 def audit_every(config: Any, run: Run) -> AuditEvery:
     """Return the rounds from one audit to the next; 0 where canaries would find too little."""
-    if config.audit_every == "auto" and not is_a_mean(run):
-        return 0
-    return config.audit_every
+    every: AuditEvery = config.audit_every
+    return 0 if every == "auto" and not is_a_mean(run) else every
 
 
 def is_a_mean(run: Run) -> bool:

@@ -219,7 +219,11 @@ def planned(config: Config, run: Run) -> Account | None:
     if refusal(config, run) or (config.sensitivity == "uniform" and not _equal(run)):
         return None
     event = _event(settle(config, run, None), run)
-    return Account((event,) * rounds(config, run), config.neighboring, config.delta)
+    return Account(
+        (event,) * rounds(config, run),
+        config.neighboring,
+        config.delta,
+    )
 
 
 def remark(config: Config, run: Run) -> str:

@@ -194,7 +194,11 @@ def planned(config: Config, run: Run) -> Account | None:
     if refusal(config, run):
         return None
     relation = RELATIONS[config.neighboring].account
-    return Account((_event(config),) * run.rounds, relation, config.delta)
+    return Account(
+        (_event(config),) * run.rounds,
+        relation,
+        config.delta,
+    )
 
 
 def epsilon_after(config: Config, rounds: int) -> float:
@@ -229,7 +233,11 @@ def epsilon_of_models(config: Config, history: np.ndarray) -> float:
     return accounting.epsilon([PrivacyEvent(multiplier)], config.delta, "replace_one")
 
 
-def client_columns(config: Config, run: Run, history: np.ndarray) -> Mapping[str, Doubles]:
+def client_columns(
+    config: Config,
+    run: Run,
+    history: np.ndarray,
+) -> Mapping[str, Doubles]:
     """Return ``epsilon`` [clients] of each client so far; nothing where none holds."""
     return {} if refusal(config, run) else {"epsilon": epsilons(config, history)}
 

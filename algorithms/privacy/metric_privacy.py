@@ -185,7 +185,11 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     return metrics | finding.lone_metrics(outcome.canaries, DELTA)
 
 
-def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+def noise_beside(
+    config: Config,
+    received: ClientUpdates,
+    others: Iterable[Floats],
+) -> Doubles:
     """Return the noise's standard deviation if one more client sent each of ``others`` [d].
 
     It has no more weight than the others. An update longer than C is not scaled: ``others`` are to
@@ -224,12 +228,20 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
     apart = distances(products).mean(axis=0)
     spreads = []
     for i in range(len(apart)):
-        others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
+        others = np.delete(
+            np.delete(apart, i, axis=0),
+            i,
+            axis=1,
+        )
         spreads.append(float(others.max(initial=0.0)) or 1.0)
     return _deviations(config, received, spreads)
 
 
-def _deviations(config: Config, received: ClientUpdates, spreads: list[float]) -> Doubles:
+def _deviations(
+    config: Config,
+    received: ClientUpdates,
+    spreads: list[float],
+) -> Doubles:
     multipliers = config.noise_multiplier / np.array(spreads)
     return np.asarray(multipliers * _server_noise.sensitivity(config, received))
 

@@ -243,7 +243,11 @@ def one_epoch(
     rate = sampling_rate(config, examples)
     joined = [np.flatnonzero(rng.random(examples) < rate) for _ in range(lots(config, examples))]
     width = max(map(len, joined), default=1)
-    rows = np.full((len(joined), width), PADDING, np.int64)
+    rows = np.full(
+        (len(joined), width),
+        PADDING,
+        np.int64,
+    )
     for row, chosen in zip(rows, joined, strict=True):
         row[: len(chosen)] = chosen
     return rows
@@ -277,8 +281,16 @@ def private_gradient(
 
     from algorithms.core.gradients import clip_for_privacy, mean_cross_entropy
 
-    def loss(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        logits = functional_call(network.module, network.layout.views(params), (x[None],))
+    def loss(
+        params: torch.Tensor,
+        x: torch.Tensor,
+        y: torch.Tensor,
+    ) -> torch.Tensor:
+        logits = functional_call(
+            network.module,
+            network.layout.views(params),
+            (x[None],),
+        )
         return mean_cross_entropy(logits, y[None])
 
     of_each = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
@@ -297,7 +309,11 @@ def private_gradient(
             network.grads.add_(clip_for_privacy(grads, config.clip).sum(0))
             total += losses.sum()
         if config.noise_multiplier:
-            normals = torch.randn(network.grads.shape, generator=noise, device=network.device)
+            normals = torch.randn(
+                network.grads.shape,
+                generator=noise,
+                device=network.device,
+            )
             network.grads.add_(normals, alpha=config.noise_multiplier * config.clip)
         network.grads.div_(expected or number)
         return total / number

@@ -115,7 +115,11 @@ class Optimizer:
         a vector, and so a client's weights would depend on who shares its block.
         """
         first, second = ADAM_BETAS
-        before = torch.full((), float(self.steps - 1), device=params.device)
+        before = torch.full(
+            (),
+            float(self.steps - 1),
+            device=params.device,
+        )
         adam(
             [params],
             [grads],
@@ -182,4 +186,7 @@ def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
     steps: Any = optimizer.steps
     if isinstance(steps, torch.Tensor):
         steps = steps[:, 0].cpu().numpy()
-    return {"moments": moments.cpu().numpy(), "steps": np.asarray(steps, np.int64)}
+    return {
+        "moments": moments.cpu().numpy(),
+        "steps": np.asarray(steps, np.int64),
+    }
