@@ -77,7 +77,8 @@ def _by(
 
 
 def _holds_clients(run: Run) -> bool:
-    return run.split.module.server_has(run.split.config, run.data.config) == "clients"
+    split = run.split
+    return split.module.server_has(split.config, run.data.config) == "clients"
 
 
 def _prepares_by_clients(run: Run) -> bool:
@@ -92,7 +93,8 @@ def _starts_warm_by_clients(run: Run) -> bool:
 
 
 def _sends_statistics(run: Run) -> bool:
-    return run.measures_curvature or bool(run.aggregation.module.statistics(run.aggregation.config))
+    read = run.aggregation.module.statistics(run.aggregation.config)
+    return run.measures_curvature or bool(read)
 
 
 def _starts_anew(run: Run) -> bool:

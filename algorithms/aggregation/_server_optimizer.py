@@ -1,8 +1,9 @@
 """Optimizers on the server: each is a step from the clients' mean update, taken by a copy of the
 model without noise.
 
-    Delta_t = (theta_t + mean update) - x_t         theta_t: what was sent, with any noise; x_t: the server's own copy
-    x_{t+1} = x_t + step(Delta_t)                   the privacy slot is applied to it before it is sent
+    Delta_t = (theta_t + mean update) - x_t    theta_t: what was sent, with any noise
+                                               x_t: the server's own copy
+    x_{t+1} = x_t + step(Delta_t)              the privacy slot is applied before it is sent
 
 Without noise theta_t = x_t, and Delta_t is the mean update (Reddi et al. 2021, algorithm 2). With
 noise the two differ, as in Flower 1.13: clients' updates are measured and clipped against theta_t,

@@ -1,7 +1,7 @@
 """FedMedian (Yin et al. 2018, algorithm 1, option I): in each coordinate, the median of the
 clients' models.
 
-    x_{t+1}[j] = median_i w_i[j] = theta_t[j] + median_i u_i[j]        u_i: the update of client i after clipping
+    x_{t+1}[j] = median_i w_i[j] = theta_t[j] + median_i u_i[j]    u_i: an update after clipping
 
 All clients have the same weight; if their number is even, the two middle values are averaged.
 

@@ -123,7 +123,7 @@ class Directions:
         return products.astype(np.float64) * self.number**-0.5
 
     def _place(self, values: Floats) -> Floats:
-        """Put values [b], with the directions' signs and norm, at their coordinates in zeros [d]."""
+        """Place values [b], with the directions' signs and norm, in a vector of zeros [d]."""
         inside = values * self.signs * np.float32(self.number**-0.5)
         padded = np.pad(inside, (0, self.d - self.number))
         return np.roll(padded, self.start)

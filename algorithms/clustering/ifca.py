@@ -4,7 +4,7 @@ IFCA-MIR.
     theta_1..theta_s: independent random initializations
     each round:  every client i chooses  j_i = argmin_j f(theta_j; D_i)
                  trains theta_{j_i} on its own examples and sends it back
-                 theta_j <- mean of what the clients of cluster j sent; an empty cluster keeps its model
+                 theta_j <- mean of what the clients of cluster j sent; without any, it stays
 
 Differences from the paper: the first rounds use a random partition, and the best of several
 initializations is kept

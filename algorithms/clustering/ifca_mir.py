@@ -1,9 +1,10 @@
 """IFCA-MIR: clients choose their cluster by loss and by membership risk (Jung, Biswas,
 Palamidessi, algorithm 1).
 
-    every 5 rounds:  l_j <- attack accuracy of a membership inference attack on theta_j        (algorithm 2)
+    every 5 rounds:  l_j <- accuracy of a membership inference attack on theta_j (algorithm 2)
     each round:      the server sends theta_j and l_j
-                     every client i chooses  j_i = argmin_j  alpha_i f(theta_j; D_i) + beta_i l_j,   alpha_i + beta_i = 1
+                     every client i chooses  j_i = argmin_j  alpha_i f(theta_j; D_i) + beta_i l_j
+                                             alpha_i + beta_i = 1
                      trains theta_{j_i} on the plain loss and sends it back
                      theta_j <- mean of what the clients of cluster j sent
 

@@ -1,14 +1,15 @@
 """The epsilon of the best of several trials, as of a random search for hyperparameters (Papernot
 and Steinke 2022).
 
-    K ~ a law with mean m, in secret;  K independent trials;  the best is published, and nothing else
+    K ~ a law with mean m, in secret;  K independent trials;  the best alone is published
 
     geometric    P(k) = g (1 - g)^(k - 1), k > 0             m = 1 / g
     logarithmic  P(k) = (1 - g)^k / (k ln(1 / g)), k > 0     m = (1 / g - 1) / ln(1 / g)
     poisson      P(k) = m^k e^-m / k!                        with k = 0, nothing is published
 
-    geometric, logarithmic (shape 1, 0)   e'(l) = e(l) + ln m/(l-1) + (1+shape) min_l' [(1-1/l') e(l') - ln g/l']    theorem 2
-    poisson                               e'(l) = e(l) + m delta(ln(1+1/(l-1))) + ln m/(l-1)                         theorem 6
+    geometric, logarithmic     e'(l) = e(l) + ln m/(l-1)                         theorem 2
+    (shape 1, 0)                       + (1+shape) min_l' [(1-1/l') e(l') - ln g/l']
+    poisson                    e'(l) = e(l) + m delta(ln(1+1/(l-1))) + ln m/(l-1)      theorem 6
 
 e(l) is the Renyi divergence of order l of one trial. Steinke (2022) covers trials whose noise is
 sampled. The delta of theorem 6 is one that follows from e, so that it holds under sampling, too.
@@ -85,7 +86,8 @@ def epsilon_of_search(
     The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if all
     of `unmet` are met.
 
-    >>> round(epsilon_of_search([PrivacyEvent(8.0)] * 20, 1e-5, "add_or_remove_one", "geometric", 10), 4)
+    >>> events = [PrivacyEvent(8.0)] * 20
+    >>> round(epsilon_of_search(events, 1e-5, "add_or_remove_one", "geometric", 10), 4)
     4.8203
     """
     from dp_accounting import ComposedDpEvent, NeighboringRelation, SelfComposedDpEvent, rdp

@@ -82,8 +82,9 @@ def crop_flip(
     device = images.device
     n, channels = images.shape[:2]
     height, width = images.shape[2:]
-    rows, columns = torch.from_numpy(moves[:, :2].astype(np.int64)).to(device).unbind(-1)
-    mirrored = torch.from_numpy(moves[:, 2].astype(bool)).to(device)
+    places = torch.from_numpy(moves.astype(np.int64)).to(device)
+    rows, columns = places[:, 0], places[:, 1]
+    mirrored = places[:, 2].bool()
     margin = torch.as_tensor(padding, device=device).view(
         1,
         channels,

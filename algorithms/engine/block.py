@@ -128,12 +128,12 @@ def _train_together(
     draws: Sequence[Draws],
 ) -> TrainedBlock:
     """Train the clients of a block at once."""
-    sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
-    start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
-    firsts = data.offsets[list(assigned.clients)]
-    rows = [
-        np.where(plan < 0, plan, plan + first) for plan, first in zip(batches, firsts, strict=True)
-    ]
+    sent = torch.stack([as_tensor(weights.params) for weights in models])
+    chosen = torch.as_tensor(assigned.chosen, device=network.device)
+    start = sent.to(network.device)[chosen]
+    rows = []
+    for client, plan in zip(assigned.clients, batches, strict=True):
+        rows.append(np.where(plan < 0, plan, plan + data.offsets[client]))
     optimizer = _resumed(
         run,
         network,
@@ -201,11 +201,16 @@ def _told(
     device: torch.device,
 ) -> dict[str, torch.Tensor]:
     """Return the client statistics that the objective reads, [clients] by name."""
-    names = set(run.objective.module.NEEDS) & set(assigned.statistics)
-    return {
-        name: torch.as_tensor(assigned.statistics[name], dtype=torch.float32, device=device)
-        for name in names
-    }
+    told = {}
+    for name in _needed(run, assigned):
+        values = torch.as_tensor(assigned.statistics[name], dtype=torch.float32)
+        told[name] = values.to(device)
+    return told
+
+
+def _needed(run: Run, assigned: Assignment) -> list[str]:
+    """Return the names of the client statistics that the objective reads."""
+    return sorted(set(run.objective.module.NEEDS) & set(assigned.statistics))
 
 
 def _resumed(
@@ -252,18 +257,19 @@ def read_by_training(
     run: Run, data: Federation, assigned: Assignment
 ) -> tuple[list[Any], list[NDArray[Any]]]:
     """Return all that `train` depends on besides models and generators: JSON values, and arrays."""
-    slots = [slot.to_dict() for slot in (run.model, run.training, run.objective)]
+    slots = [run.model.to_dict(), run.training.to_dict(), run.objective.to_dict()]
     selected = run.clustering.module.selection_size(run.clustering.config)
-    needed = sorted(set(run.objective.module.NEEDS) & set(assigned.statistics))
-    named = {name: assigned.statistics[name] for name in needed}
+    named = {name: assigned.statistics[name] for name in _needed(run, assigned)}
     named |= dict(sorted(assigned.optimizer_states.items()))
     place = list(assigned.clients), assigned.chosen.tolist(), assigned.round
-    plain = [slots, selected, place, data.classes, repr(data.prepare), list(named)]
+    plain: list[Any] = [slots, selected, place]
+    plain += [data.classes, repr(data.prepare), list(named)]
     arrays = []
     for client in assigned.clients:
         examples = data.client(client)
         arrays += [examples.x, examples.y]
-    return plain, arrays + [np.asarray(values) for values in named.values()]
+    arrays += map(np.asarray, named.values())
+    return plain, arrays
 
 
 def _draws(
@@ -321,10 +327,11 @@ def silence(
     """
     params = trained.params.copy()
     buffers = trained.buffers.copy()
-    for i in np.flatnonzero(np.isin(assigned.clients, list(silent))):
-        sent = models[assigned.chosen[i]]
-        params[i] = sent.params
-        buffers[i] = sent.buffers
+    for i, client in enumerate(assigned.clients):
+        if client in silent:
+            sent = models[assigned.chosen[i]]
+            params[i] = sent.params
+            buffers[i] = sent.buffers
     return replace(trained, params=params, buffers=buffers)
 
 
@@ -394,7 +401,8 @@ def pretrain(
     )
     owners = np.arange(len(data.shadow)) % data.clients
     strengths = data.draw_strengths(owners, rng)
-    examples = Examples(data.prepare(data.shadow.x, strengths), data.shadow.y)
+    x = data.prepare(data.shadow.x, strengths)
+    examples = Examples(x, data.shadow.y)
     epochs = loop.passes(network, examples, training, rng, data.prepare)
     for _ in range(warm.epochs):
         next(epochs)
@@ -420,18 +428,21 @@ def evaluate(
     starts = data.offsets[list(clients)] - first
     sizes = data.sizes[list(clients)]
     selected = selection_examples(run, sizes.tolist(), stream, clients)
-    found = Evaluation(*np.empty((3, len(clients), len(models))))
+    shape = (3, len(clients), len(models))
+    found = Evaluation(*np.empty(shape))
     for j, weights in enumerate(models):
         network.load(weights)
         logits = network.logits(x)
         losses = cross_entropies(logits, y)
         hits = (logits.argmax(1) == y).astype(np.float64)
-        found.losses[:, j] = np.add.reduceat(losses, starts) / sizes
+        means = np.add.reduceat(losses, starts) / sizes
+        found.losses[:, j] = means
         found.accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
-        found.selection[:, j] = found.losses[:, j]
+        found.selection[:, j] = means
         for i, positions in enumerate(selected):
             if positions is not None:
-                found.selection[i, j] = losses[starts[i] + positions].mean()
+                few = losses[starts[i] + positions]
+                found.selection[i, j] = few.mean()
     return found
 
 
@@ -450,12 +461,12 @@ def sum_updates(
     ``assignment`` is the model of each, and ``examples`` its number of training examples.
     """
     updates = np.empty_like(trained.params)
-    for update, params, j in zip(updates, trained.params, assignment, strict=True):
-        np.subtract(params, models[j].params, out=update)
+    for i, sent in enumerate(assignment):
+        np.subtract(trained.params[i], models[sent].params, out=updates[i])
     norms, scales = server.clip(run, updates)
     buffers = trained.buffers.copy()
-    for i in np.flatnonzero(scales == 0):
-        buffers[i] = models[assignment[i]].buffers
+    for dropped in np.flatnonzero(scales == 0):
+        buffers[dropped] = models[assignment[dropped]].buffers
     weights = server.weigh(run, examples)
     needed = server.needs_updates(run)
     parts = {}
@@ -494,9 +505,11 @@ def measure_curvatures(
         [clients, parts, 3] top eigenvalue, trace and the trace's standard error
         (`hessian.spectrum`); NaN for a client with fewer examples than parts.
     """
-    spectra = np.full((len(clients), parts, 3), np.nan)
+    shape = (len(clients), parts, 3)
+    spectra = np.full(shape, np.nan)
     for i, client in enumerate(clients):
-        network.load(Weights(trained.params[i], trained.buffers[i]))
+        weights = Weights(trained.params[i], trained.buffers[i])
+        network.load(weights)
         examples = data.client(client)
         order = stream("curvature_examples", client).permutation(len(examples))
         order = order[: run.curvature.examples]

@@ -2,11 +2,14 @@
 audited round.
 
     once:   directions c_j, orthogonal, and for each of m canaries a coin that says whether it is in
-    round:  received' <- what the server received + the canaries that are in, each clipped and weighed like the largest client
-            rho <- release(aggregate(received'), noise of its own) - the models that clients were sent
-            s_t <- root mean square of <c_j, rho> over the directions that no canary has: one coordinate of noise and updates
+    round:  received' <- what the server received + the canaries that are in, each clipped and
+                         weighed like the largest client
+            rho <- release(aggregate(received'), noise of its own) - the models that were sent
+            s_t <- root mean square of <c_j, rho> over the directions that no canary has: one
+                   coordinate of noise and updates
             score_j <- score_j + (-1)^t a_t <c_j, rho> / s_t,     a_t = w_t C / s_t
-    end:    score_j / sqrt(sum a_t^2) is about N(0, 1) for a canary that is out, and N(mu, 1) for one that is in
+    end:    score_j / sqrt(sum a_t^2) is about N(0, 1) for a canary that is out, and N(mu, 1) for
+            one that is in
 
 A canary's update does not depend on the model, so the release can be audited on a copy: training
 does not see the canaries, and nothing of the run changes. What is found is what the mechanism
@@ -78,7 +81,8 @@ class Panel:
     @staticmethod
     def draw(d: int, rng: np.random.Generator) -> Panel:
         """Draw the canaries for a model of ``d`` parameters, which are enough for an audit."""
-        return Panel(Directions.draw(d, rng), rng.random(_number(d)) < 0.5)
+        directions = Directions.draw(d, rng)
+        return Panel(directions, rng.random(_number(d)) < 0.5)
 
 
 def _number(d: int) -> int:
@@ -143,10 +147,9 @@ def observe(
     turn = (-1.0) ** int(scores["audited"][j])
     sends = _sends(run, plan, panel, turn, rng)
     received, moved = _joined(run, plan, panel, sends, now)
-    released = server.step(run, now.state, now.model, received, noise).model
-    products = panel.directions.products(released.params - now.model.params)
-    unseen = products[len(sends) :]
-    scale = math.sqrt(float(np.mean(unseen**2))) or float(np.finfo(np.float32).tiny)
+    step = server.step(run, now.state, now.model, received, noise)
+    products = panel.directions.products(step.model.params - now.model.params)
+    scale = root_mean_square(products[len(sends) :])
     after = {name: array.copy() for name, array in scores.items()}
     seen = products[: after["scores"].shape[1]]
     after["scores"][j] += turn * moved * seen / scale**2
@@ -158,11 +161,17 @@ def observe(
     return after
 
 
+def root_mean_square(values: Doubles) -> float:
+    """Return the root of the mean square, or the least float32 if all are zero."""
+    return math.sqrt(float(np.mean(values**2))) or float(np.finfo(np.float32).tiny)
+
+
 def _norm(plan: CanaryPlan, received: ClientUpdates) -> float:
     """Return the norm of a canary's update; 0 if it follows from updates that are all zero."""
     if plan.norm is not None:
         return plan.norm
-    sent = received.norms[np.isfinite(received.norms) & (received.norms > 0)]
+    norms = received.norms
+    sent = norms[np.isfinite(norms) & (norms > 0)]
     return float(np.median(sent)) if len(sent) else 0.0
 
 
@@ -200,13 +209,14 @@ def _joined(
     Where every round has the same divisor, that is how far it moves the sum.
     """
     received = now.received
-    sizes = now.sizes[received.clients]
-    largest = int((sizes if len(sizes) else now.sizes).max())
-    divisor = float(server.weigh(run, sizes if len(sizes) else np.array([largest])).sum())
+    nobody = not len(received.clients)  # a round to which only canaries came
+    largest = int(now.sizes[... if nobody else received.clients].max())
+    sizes = np.array([largest]) if nobody else now.sizes[received.clients]
+    divisor = float(server.weigh(run, sizes).sum())
     total, moved = sum_of_canaries(run, plan, panel, sends, largest)
     # An absent client counts as zero, so weights stay.
     joined = replace(received, mean=received.mean + total / divisor)
-    if not len(sizes):  # a round to which only canaries came
+    if nobody:
         one = np.ones(1)
         joined = replace(
             joined,
@@ -246,9 +256,9 @@ def sum_of_canaries(
         canary.
     """
     assert plan.norm is not None  # `observe` has put in the round's own
-    weight = float(server.weigh(run, np.array([examples]))[0])
-    bound = run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))
-    moved = weight * plan.norm * float(bound[0])
+    (weight,) = server.weigh(run, np.array([examples])).tolist()
+    (scale,) = run.privacy.module.bound(run.privacy.config, np.array([plan.norm])).tolist()
+    moved = weight * plan.norm * scale
     transformed = moved * sends
     transformed[:EXPLICIT] = 0.0
     total = panel.directions.combine(transformed).astype(np.float64)

@@ -225,9 +225,9 @@ def _train(
             visiting += [stream("participation", round_, 1)] * models
         present = np.flatnonzero(state.assignment != ABSENT)
         advance(run, clients, state, present, noise, visiting)
-        sums = [model.params.sum(dtype=np.float64) for model in state.models]
-        if not np.isfinite(sums).all():
-            raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
+        for model in state.models:
+            if not np.isfinite(model.params.sum(dtype=np.float64)):
+                raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
         if after:
             after()
     return state
@@ -251,9 +251,12 @@ def _generators(
 
 def _joint_sending(sending: Sequence[Sending], clients: int) -> Sending:
     """Return what the clients of the joint federation send."""
-    silent = {clients * r + client for r, one in enumerate(sending) for client in one.silent}
-    noisy = np.repeat([bool(one.noisy) for one in sending], clients)
-    return Sending(silent, noisy, sending[0].train)
+    silent: set[int] = set()
+    noisy = np.zeros((len(sending), clients), bool)
+    for r, one in enumerate(sending):
+        silent.update(clients * r + client for client in one.silent)
+        noisy[r] = one.noisy
+    return Sending(silent, noisy.ravel(), sending[0].train)
 
 
 def _blocks(
@@ -263,10 +266,11 @@ def _blocks(
 ) -> list[Ints]:
     """Divide the joint federation's clients: the same block of all federations trains at once."""
     offsets = clients * np.arange(federations)[:, None]
-    return [
-        (offsets + np.arange(at, min(at + width, clients))).ravel()
-        for at in range(0, clients, width)
-    ]
+    blocks = []
+    for at in range(0, clients, width):
+        block = np.arange(at, min(at + width, clients))
+        blocks.append((offsets + block).ravel())
+    return blocks
 
 
 def _join(data: Sequence[Federation]) -> Federation:

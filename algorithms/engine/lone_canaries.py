@@ -7,8 +7,10 @@ distance would shrink for all. So each of some canaries of norm C, in a random d
 thought to join the round alone. Whoever sees the released model then tells by two signs that it was
 there:
 
-    direction   <c, theta' - theta>  is N(0, sd^2) without it, N(w C, sd'^2) with it:    mu^2 = (w C)^2 / (sd sd')
-    scale       the d coordinates have deviation sd without it, sd' with it:             mu^2 = 2 d ln(sd' / sd)^2
+    direction   <c, theta' - theta> is N(0, sd^2) without it, N(w C, sd'^2) with it:
+                                                                    mu^2 = (w C)^2 / (sd sd')
+    scale       the d coordinates have deviation sd without it, sd' with it:
+                                                                    mu^2 = 2 d ln(sd' / sd)^2
     both        mu^2 is the sum of the two
 
 The noise without canaries is measured in a fork of the round, with noise of its own, so noise that
@@ -23,7 +25,8 @@ apart set it: without one of
 them it would be higher, by a factor that follows from the distances of the others. So for every
 client
 
-    presence    mu^2 = 2 d ln(sd without it / sd)^2, added up over rounds        0 for all who never set the level
+    presence    mu^2 = 2 d ln(sd without it / sd)^2, added up over rounds
+                                                        0 for all who never set the level
 
 in the eyes of somebody who knows everything but whether the client is there, its update's part in
 the mean left aside. Of every model it is counted in how many rounds a client was there, because one
@@ -32,7 +35,6 @@ that never was has nothing to be told.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -42,7 +44,7 @@ from algorithms.auditing.canaries import CanaryPlan, Directions, number_of_direc
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
 from algorithms.engine import server
-from algorithms.engine.canary_audit import Round
+from algorithms.engine.canary_audit import Round, root_mean_square
 from algorithms.interfaces import Run, State
 
 LONE = 32  # canaries of a round, unless the model has fewer directions
@@ -93,8 +95,7 @@ def observe(
     level = measured["noise_std"]
     # Without noise, nothing but the clients' own updates hides a direction.
     hidden = released - params if level else params - now.model.params
-    variance = float(np.mean(hidden.astype(np.float64) ** 2))
-    sd = math.sqrt(variance) or float(np.finfo(np.float32).tiny)
+    sd = root_mean_square(hidden.astype(np.float64))
     lone = range(scores["direction"].shape[1])
     others = (np.float32(plan.norm) * directions.row(i) for i in lone)
     beside = privacy.module.noise_beside(privacy.config, now.received, others)
@@ -142,11 +143,13 @@ def _moves(
     for row in rows:
         mean = now.received.mean + length * row.astype(np.float64)
         other = _aggregated(run, now, replace(now.received, mean=mean))
-        moved.append(float(np.linalg.norm(other.astype(np.float64) - params)))
+        difference = other.astype(np.float64) - params
+        moved.append(float(np.linalg.norm(difference)))
     return np.array(moved)
 
 
 def _aggregated(run: Run, now: Round, received: ClientUpdates) -> Floats:
     """Return the parameters [d] before noise that the server makes of what it ``received``."""
-    apply = run.aggregation.module.apply
-    return apply(run.aggregation.config, now.state, now.model.params, received)[0]
+    aggregation = run.aggregation
+    applied = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
+    return applied[0]

@@ -192,7 +192,8 @@ def advance(
     Returns:
         The blocks' results, and the steps of the models that were updated.
     """
-    results = clients.train(state.models, assign(clients.blocks, state, cohort))
+    assigned = assign(clients.blocks, state, cohort)
+    results = clients.train(state.models, assigned)
     record(run, state, results, visiting)
     received = gather(run, clients.layout, state, results)
     steps = step(run, state, received, noise, fork)

@@ -1,7 +1,8 @@
 """How a client moves a model: whether an aggregation is the mean that its ``SENSITIVITY`` says,
 on which an epsilon rests.
 
-    x_{t+1} = sum_i w_i u_i + f(theta_1, ..., theta_t)          u_i: a clipped update; theta: what was sent, with any noise
+    x_{t+1} = sum_i w_i u_i + f(theta_1, ..., theta_t)    u_i: a clipped update
+                                                          theta: what was sent, with any noise
 
 A client that sends another update moves the new model by w_i times the difference, and leaves the
 server's state, of which later models are made, as it was. It may not move the model by less either:
@@ -51,14 +52,18 @@ def unlike_a_mean(run: Run) -> str:
     its update, then the opposite in its place, and then zero.
     """
     rng = np.random.default_rng(0)
-    weights = server.weigh(run, np.array([10, 20, 30]))
-    if run.aggregation.module.equal_weights(run.aggregation.config) and np.ptp(weights) > 0:
+    sizes = np.array([10, 20, 30])
+    weights = server.weigh(run, sizes)
+    equal = run.aggregation.module.equal_weights(run.aggregation.config)
+    if equal and np.ptp(weights) > 0:
         return f"equal_weights is True and weigh gives {weights}"
     weights = weights / weights.sum()
-    model = Weights(rng.normal(size=6).astype(np.float32), np.zeros(0, np.float32))
+    params = rng.normal(size=6).astype(np.float32)
+    model = Weights(params, np.zeros(0, np.float32))
     state = server.begin(run, model)
     for client in range(3):
-        updates = rng.normal(scale=10.0 ** (client - 1), size=(3, 6)).astype(np.float32)
+        scale = 10.0 ** (client - 1)
+        updates = rng.normal(scale=scale, size=(3, 6)).astype(np.float32)
         steps = []
         for factor in (1, -1, 0):
             sent = updates.copy()
@@ -73,13 +78,15 @@ def unlike_a_mean(run: Run) -> str:
                     server.no_noise(run, 6),
                 )
             )
-            due = weights[client] * CLIPPED * (factor - 1) * updates[client].astype(np.float64)
+            own = updates[client].astype(np.float64)
+            due = weights[client] * CLIPPED * (factor - 1) * own
             difference = _unlike(steps[0], steps[-1], due)
             if difference:
                 return difference
-        released = steps[0].model.params + rng.normal(size=6).astype(np.float32)
-        state = steps[0].state
-        model = Weights(released, model.buffers)
+        noise = rng.normal(size=6).astype(np.float32)
+        first = steps[0]
+        state = first.state
+        model = Weights(first.model.params + noise, model.buffers)
     return ""
 
 
@@ -92,12 +99,13 @@ def _unlike(
     before = first.model.params
     after = last.model.params
     moved = after.astype(np.float64) - before
-    rounding = STEPS * np.spacing(np.abs([before, after]).max())
+    largest = np.abs([before, after]).max()
+    rounding = STEPS * np.spacing(largest)
     if not np.linalg.norm(moved - due) <= rounding:
         lengths = f"{np.linalg.norm(due):.3g} moves the model by {np.linalg.norm(moved):.3g}"
         return f"a client that moves the mean update by {lengths}; both must move alike"
-    for key in first.state:
-        if first.state[key].tobytes() != last.state[key].tobytes():
+    for key, array in first.state.items():
+        if array.tobytes() != last.state[key].tobytes():
             return (
                 f"the server's state {key} depends on updates and not only on the models that were "
                 "sent"

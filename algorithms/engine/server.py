@@ -94,7 +94,7 @@ def needs_updates(run: Run) -> bool:
 
 
 def weigh(run: Run, examples: Ints) -> Doubles:
-    """Return clients' weights before normalization, from their numbers of ``examples`` [clients]."""
+    """Return weights before normalization, from clients' numbers of ``examples`` [clients]."""
     return run.aggregation.module.weigh(run.aggregation.config, examples)
 
 

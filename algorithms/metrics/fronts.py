@@ -39,7 +39,8 @@ def undominated(points: Doubles) -> Bools:
     higher is better.
 
     >>> import numpy as np
-    >>> undominated(np.array([[1.0, 3], [2, 2], [3, 1], [1, 2], [3, 1]])).tolist()  # equal points dominate neither
+    >>> points = np.array([[1.0, 3], [2, 2], [3, 1], [1, 2], [3, 1]])
+    >>> undominated(points).tolist()  # equal points dominate neither
     [True, True, True, False, True]
     """
     dominated = np.zeros(points.shape[:-1], bool)
@@ -55,8 +56,9 @@ def hypervolume(points: Doubles) -> Doubles:
     are better if higher: [...].
 
     >>> import numpy as np
-    >>> front = 4 - np.array([[1.0, 3], [2, 2], [3, 1]])  # to be small in both, with the reference (4, 4)
-    >>> float(hypervolume(front)), float(hypervolume(np.vstack([front, [[1, 1]]])))  # (3, 3) is dominated
+    >>> front = 4 - np.array([[1.0, 3], [2, 2], [3, 1]])  # small in both; reference (4, 4)
+    >>> dominated = np.vstack([front, [[1, 1]]])  # (3, 3)
+    >>> float(hypervolume(front)), float(hypervolume(dominated))
     (6.0, 6.0)
     """
     order = np.argsort(-points[..., 0], axis=-1)

@@ -1,7 +1,7 @@
 """Finding what a dotted path names, whether it may be called, and what it is given: all of
 `imported` that needs no torch.
 
-    mypkg.nets:Net             the attribute Net of the module mypkg.nets; it may have dots (Nets.small)
+    mypkg.nets:Net             the attribute Net of a module; it may have dots (Nets.small)
     torchvision:resnet18       a model for classification of torchvision
     timm:vit_tiny_patch16_224  a model of timm, where timm is installed
 

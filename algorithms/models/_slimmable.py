@@ -207,7 +207,8 @@ class ResNet(nn.Module):
         if narrow is not None:
             first = x[:, : channels_at(narrow, x.shape[1])]
             return first, self.stage3(first, narrow)
-        x2 = self.stage2(self.stage1(self.relu(self.bn(self.conv(x)))))
+        stem = self.relu(self.bn(self.conv(x)))
+        x2 = self.stage2(self.stage1(stem))
         x3 = self.stage3(x2)
         logits = self.linear(x3.mean(dim=(2, 3)))
         return (x2, x3, logits) if features else logits

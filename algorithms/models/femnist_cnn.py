@@ -45,8 +45,9 @@ def build(
     from torch import nn
 
     channels, height, width = shape
-    shrink = 4 * (1 - config.padding)
-    features = 64 * ((height - shrink) // 2) * ((width - shrink) // 2)
+    lost = 4 * (1 - config.padding)
+    high = (height - lost) // 2
+    wide = (width - lost) // 2
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3, padding=config.padding),
         nn.ReLU(),
@@ -54,7 +55,7 @@ def build(
         nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Flatten(),
-        nn.Linear(features, 128),
+        nn.Linear(64 * high * wide, 128),
         nn.ReLU(),
         nn.Linear(128, classes),
     )

@@ -1,7 +1,8 @@
 """ResNet-56 for small images: the bottleneck network of FedML, FedAlign and FinP, or the basic
 one of He et al. (2016).
 
-    stem 3x3 -> 16    three stages of blocks with 16, 32, 64 planes and strides 1, 2, 2    mean over the image    Linear
+    stem 3x3 -> 16    three stages of blocks with 16, 32, 64 planes and strides 1, 2, 2
+    mean over the image    Linear
 
 ``bottleneck`` has 6 blocks of three convolutions per stage and a projection at the start of each
 stage; ``basic`` has 9 blocks of two convolutions and shortcuts without parameters. The last stage

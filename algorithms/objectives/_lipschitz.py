@@ -1,9 +1,9 @@
 """Three measures of how fast a network's outputs can change, as natural logarithms that are
 differentiable in its weights.
 
-    rows      sum_l log max_i || W_l[i, :] ||_2            W_l: each weight array, reshaped to (out, rest)
+    rows      sum_l log max_i || W_l[i, :] ||_2          W_l: a weight array, as (out, rest)
     spectral  sum_l log sigma_max(W_l)
-    jacobian  log mean_b sigma_max( d logits / d x_b )     b: the first examples of a batch
+    jacobian  log mean_b sigma_max( d logits / d x_b )   b: the first examples of a batch
 
 Logarithms are used because a product over the 59 layers of a ResNet-56 exceeds the range of
 float32. Activations and poolings count as 1, as released (the released code counts a sigmoid as

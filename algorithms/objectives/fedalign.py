@@ -2,8 +2,10 @@
 its narrow sub-network.
 
     x2, x3  <- features behind stages 2 and 3, full width;  CE <- cross-entropy of the logits
-    x2', x3' <- the first ``width`` of x2's channels, and stage 3 at that width on them (x2 held constant)
-    G(A, D) = pool(A) D^T / (h w) for each example [C1, C2], A pooled to D's h x w;   s(A, D) = sigma_max(G)
+    x2', x3' <- the first ``width`` of x2's channels, and stage 3 at that width on them
+                (x2 held constant)
+    G(A, D) = pool(A) D^T / (h w) for each example [C1, C2], A pooled to D's h x w
+    s(A, D) = sigma_max(G)
     L_align = mean over examples of ( s(x2', x3') - stopgrad s(x2, x3) )^2
     loss    = CE + mu * stopgrad(CE / L_align) * L_align
 

@@ -1,7 +1,8 @@
 """FinP's client side (Zhao et al. 2025): the more a client's curvature stands out, the more its
 network is smoothed.
 
-    L_k = CE + beta rho_k ( stopgrad(CE) / stopgrad(Lip) ) Lip         rho_k of the round before, 1/2 in the first
+    L_k = CE + beta rho_k ( stopgrad(CE) / stopgrad(Lip) ) Lip
+                                               rho_k of the round before, 1/2 in the first
 
 The added term's value is beta rho_k CE, whatever Lip is; its gradient is beta rho_k CE grad log
 Lip. So beta is a fraction of the cross-entropy, and only the logarithm of Lip is needed

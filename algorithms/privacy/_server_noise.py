@@ -3,8 +3,9 @@ noise and metrics.
 
 Updates are clipped one by one, and noise is added to the aggregate:
 
-    u_i <- u_i * min(1, C / ||u_i||)        one norm over all arrays, of the update against the (noisy) model that was sent
-    theta <- aggregate({u_i}) + N(0, sd^2)  independently in every coordinate, sd = multiplier * sensitivity
+    u_i <- u_i * min(1, C / ||u_i||)          one norm over all arrays, of the update against the
+                                              (noisy) model that was sent
+    theta <- aggregate({u_i}) + N(0, sd^2)    in every coordinate, sd = multiplier * sensitivity
 """
 
 from __future__ import annotations
@@ -145,8 +146,9 @@ def bound(config: Any, norms: Doubles) -> Doubles:
     [1.0, 1.0, 0.5, 0.0, 0.0]
     """
     finite = np.isfinite(norms)
-    longer = np.maximum(np.where(finite, norms, config.clip), config.clip)
-    return np.where(finite, config.clip / longer, 0.0)
+    known = np.where(finite, norms, config.clip)
+    factors = config.clip / np.maximum(known, config.clip)
+    return np.where(finite, factors, 0.0)
 
 
 def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
@@ -181,11 +183,12 @@ def noise_metrics(config: Any, received: ClientUpdates, sd: float) -> Metrics:
     if not len(norms):  # a Poisson round may have no clients
         norms = np.zeros(1)
     moved = float(np.linalg.norm(received.mean))
+    length = sd * len(received.mean) ** 0.5
     return {
         "noise_std": sd,
         "clip_fraction": float(np.mean(norms > config.clip)),
         "updates_dropped": float((~finite).sum()),
         "update_norm": float(norms.mean()),
         "update_norm_max": float(norms.max()),
-        "noise_to_update": sd * len(received.mean) ** 0.5 / moved if moved else float("nan"),
+        "noise_to_update": length / moved if moved else float("nan"),
     }

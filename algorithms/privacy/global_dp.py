@@ -2,7 +2,7 @@
 (McMahan et al. 2018).
 
     u_i   <- u_i * min(1, C / ||u_i||)        every client, before averaging
-    theta <- aggregate({u_i}) + N(0, sd^2)    sd = z * C * max_i w_i; C/n where all weights are equal
+    theta <- aggregate({u_i}) + N(0, sd^2)    sd = z * C * max_i w_i; C/n if weights are equal
     account: the epsilon of one client at delta that the rounds add up to
 
 An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and
@@ -285,7 +285,8 @@ def release(
     sd = _standard_deviation(config, received)
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
-        params = (params + (share - 1) * received.mean).astype(np.float32)
+        moved = params + (share - 1) * received.mean
+        params = moved.astype(np.float32)
         received = replace(received, mean=share * received.mean)
     metrics = _server_noise.noise_metrics(config, received, sd)
     return _server_noise.add_noise(params, sd, noise), metrics
@@ -336,9 +337,13 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     claims = {0: account["epsilon"]}
     if len(models) > 1:
         claims = {j: account.get(f"epsilon_cluster_{j}") for j in models}
-    opposite = config.neighboring == "replace_one"
-    sampled = run.participation != "all"
-    return account | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
+    return account | finding.metrics(
+        outcome.canaries,
+        config.delta,
+        claims,
+        opposite=config.neighboring == "replace_one",
+        sampled=run.participation != "all",
+    )
 
 
 def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:

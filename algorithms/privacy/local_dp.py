@@ -174,7 +174,8 @@ def release(
 
     These are the mean's noise, and norms of noised updates.
     """
-    sd = config.noise_multiplier * config.clip * float(np.linalg.norm(received.weights))
+    length = float(np.linalg.norm(received.weights))
+    sd = config.noise_multiplier * config.clip * length
     metrics = _server_noise.noise_metrics(config, received, sd)
     return params, {name: value for name, value in metrics.items() if name in MEASURED}
 
@@ -216,9 +217,10 @@ def epsilons(config: Config, history: np.ndarray) -> Doubles:
 
     For ``history`` see `Outcome`.
     """
-    counts, of_client = np.unique((history >= 0).sum(axis=0), return_inverse=True)
-    each = np.array([epsilon_after(config, int(count)) for count in counts])
-    return each[of_client]
+    rounds = (history >= 0).sum(axis=0)
+    counts, of_client = np.unique(rounds, return_inverse=True)
+    each = [epsilon_after(config, count) for count in counts.tolist()]
+    return np.array(each)[of_client]
 
 
 def epsilon_of_models(config: Config, history: np.ndarray) -> float:
@@ -261,7 +263,8 @@ def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 
 def _most(outcome: Outcome) -> int:
-    return int((outcome.history >= 0).sum(axis=0).max(initial=0))
+    rounds = (outcome.history >= 0).sum(axis=0)
+    return int(rounds.max(initial=0))
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
@@ -272,10 +275,13 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     them. Canaries audit the second.
     """
     stated = _account(config, run, outcome)
-    opposite = config.neighboring == "replace_one"
-    sampled = run.participation != "all"
-    claims = {0: stated["epsilon_models"]}
-    return stated | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
+    return stated | finding.metrics(
+        outcome.canaries,
+        config.delta,
+        {0: stated["epsilon_models"]},
+        opposite=config.neighboring == "replace_one",
+        sampled=run.participation != "all",
+    )
 
 
 def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:

@@ -204,18 +204,23 @@ def noise_beside(
     arrays = _slices(received.layout.sizes)
     spreads = []
     for other in others:
-        inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in arrays])
-        norms = np.array([[float(other[at] @ other[at])] for at in arrays])
-        inner = _by_array(config, received, inner)
-        norms = _by_array(config, received, norms)
-        apart = np.sqrt(np.maximum(squares - 2 * inner + norms, 0))  # [arrays, clients]
-        spreads.append(max(alone, float(apart.mean(axis=0).max())))
+        inner = []
+        norms = []
+        for at in arrays:
+            inner.append(factor * (received.updates[:, at] @ other[at]))
+            norms.append([float(other[at] @ other[at])])
+        products = _by_array(config, received, np.array(inner))
+        square = _by_array(config, received, np.array(norms))
+        apart = np.sqrt(np.maximum(squares - 2 * products + square, 0))
+        farthest = float(apart.mean(axis=0).max())
+        spreads.append(max(alone, farthest))
     return _deviations(config, received, spreads)
 
 
 def _slices(sizes: Sequence[int]) -> list[slice]:
     """Return where arrays of these sizes, which follow one another, lie in a vector."""
-    return [slice(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
+    ends = accumulate(sizes, initial=0)
+    return [slice(*pair) for pair in pairwise(ends)]
 
 
 def noise_without(config: Config, received: ClientUpdates) -> Doubles:
@@ -228,11 +233,8 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
     apart = distances(products).mean(axis=0)
     spreads = []
     for i in range(len(apart)):
-        others = np.delete(
-            np.delete(apart, i, axis=0),
-            i,
-            axis=1,
-        )
+        rows = np.delete(apart, i, axis=0)
+        others = np.delete(rows, i, axis=1)
         spreads.append(float(others.max(initial=0.0)) or 1.0)
     return _deviations(config, received, spreads)
 
@@ -255,7 +257,9 @@ def _products(config: Config, received: ClientUpdates) -> Doubles:
 
 
 def _factors(config: Config, received: ClientUpdates) -> Doubles:
-    return received.scales if config.order == "post_clip" else np.ones(len(received.clients))
+    if config.order == "post_clip":
+        return received.scales
+    return np.ones(len(received.clients))
 
 
 def _by_array(config: Config, received: ClientUpdates, products: Doubles) -> Doubles:

@@ -241,7 +241,9 @@ def one_epoch(
     if config.sampling == "shuffle":
         return one_pass(examples, config.batch_size, rng, config.drop_last)
     rate = sampling_rate(config, examples)
-    joined = [np.flatnonzero(rng.random(examples) < rate) for _ in range(lots(config, examples))]
+    joined = []
+    for _ in range(lots(config, examples)):
+        joined.append(np.flatnonzero(rng.random(examples) < rate))
     width = max(map(len, joined), default=1)
     rows = np.full(
         (len(joined), width),
@@ -382,7 +384,8 @@ def _largest(config: Config, sizes: Ints, rounds: int) -> float:
     """Compute the epsilon after so many rounds of the client that spends most."""
     # Usually the fewest lots cost most, because q is largest, but with little noise more lots cost
     # more: it then counts that an example may join more than one lot of a pass.
-    return max(epsilon(config, size, rounds) for size in _by_lots(config, sizes).values())
+    by_lots = _by_lots(config, sizes)
+    return max(epsilon(config, size, rounds) for size in by_lots.values())
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:

@@ -130,7 +130,8 @@ def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
     """
     if len(passes) == 1:
         return passes[0]
-    width = max((rows.shape[1] for rows in passes), default=min(batch_size, WIDEST))
+    widths = [rows.shape[1] for rows in passes]
+    width = max(widths, default=min(batch_size, WIDEST))
     plan = np.full(
         (sum(len(rows) for rows in passes), width),
         PADDING,

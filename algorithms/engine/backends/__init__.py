@@ -50,6 +50,7 @@ def divided(
     Shadow models that are not federations are trained alone.
     """
     number = len(jobs)
-    parts = -(-number // most) if all(job.rounds for job in jobs) else number
+    federations = all(job.rounds for job in jobs)
+    parts = -(-number // most) if federations else number
     ends = [number * i // parts for i in range(parts + 1)]
     return [jobs[begin:end] for begin, end in pairwise(ends)]

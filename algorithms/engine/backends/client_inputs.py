@@ -47,7 +47,8 @@ def generator(
     two of 100 000 draws of noise would probably be equal. So the generator's whole state comes from
     ``rng`` there.
     """
-    torch_rng = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
+    seed = int(rng.integers(2**63))
+    torch_rng = torch.Generator(device).manual_seed(seed)
     if torch_rng.device.type == "cpu":
         state = torch_rng.get_state()
         words = torch.from_numpy(
@@ -104,16 +105,17 @@ def begin_inputs(
 
 def stack(each: Sequence[ClientInputs]) -> ClientInputs:
     """Stack the inputs of several clients, [clients, ...] each."""
-    values = {name: [inputs[name] for inputs in each] for name in (each[0] if each else ())}
-    return {
-        name: stack(rows) if isinstance(rows[0], dict) else torch.stack(rows)
-        for name, rows in values.items()
-    }
+    stacked: ClientInputs = {}
+    for name, first in each[0].items():
+        rows = [inputs[name] for inputs in each]
+        stacked[name] = stack(rows) if isinstance(first, dict) else torch.stack(rows)
+    return stacked
 
 
 def take_first(inputs: ClientInputs, clients: int) -> ClientInputs:
     """Return the part of stacked inputs that belongs to the first ``clients``."""
-    return {
-        name: take_first(value, clients) if isinstance(value, dict) else value[:clients]
-        for name, value in inputs.items()
-    }
+    first: ClientInputs = {}
+    for name, value in inputs.items():
+        nested = isinstance(value, dict)
+        first[name] = take_first(value, clients) if nested else value[:clients]
+    return first

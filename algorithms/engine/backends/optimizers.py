@@ -1,6 +1,4 @@
-"""Optimizers on flat vectors: [d] for one client or [clients, d] for many, with the same
-formulas.
-"""
+"""Optimizers on flat vectors, [d] for one client or [clients, d] for many: the same formulas."""
 
 from __future__ import annotations
 
@@ -111,8 +109,8 @@ class Optimizer:
     ) -> None:
         """Take PyTorch's own step, in one pass over the vectors.
 
-        A block is left to single operations: the last digits of this one depend on a number's place in
-        a vector, and so a client's weights would depend on who shares its block.
+        A block is left to single operations: the last digits of this one depend on a number's place
+        in a vector, and so a client's weights would depend on who shares its block.
         """
         first, second = ADAM_BETAS
         before = torch.full(
@@ -163,12 +161,14 @@ def resume_optimizer(
     moments = np.zeros((*clients, kept, d), np.float32)
     steps = np.zeros(clients)
     if carried:
-        finite = np.isfinite(carried["moments"]).all(axis=(-2, -1))
+        before = carried["moments"]
+        finite = np.isfinite(before).all(axis=(-2, -1))
         steps = np.asarray(carried["steps"] * finite)
         begun = steps[..., None, None] > 0
-        moments = np.where(begun, carried["moments"], moments)
-    each = np.moveaxis(moments, -2, 0)
-    rows = [torch.from_numpy(moment.copy()).to(device) for moment in each]
+        moments = np.where(begun, before, moments)
+    rows = []
+    for moment in np.moveaxis(moments, -2, 0):
+        rows.append(torch.from_numpy(moment.copy()).to(device))
     if not clients:
         return Optimizer(config, lr, rows, int(steps))
     counts = torch.tensor(steps, dtype=torch.float64, device=device)
