@@ -649,8 +649,9 @@ class Run:
             "participation_rate",
             "server_sees",
         )
-        unread = self.split.module.unread_of_data(self.split.config, self.data.config)
-        data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
+        data = self.data.to_dict()
+        for name in self.split.module.unread_of_data(self.split.config, self.data.config):
+            data.pop(name, None)
         privacy = self.privacy.to_dict()
         if not self.draws_noise:
             privacy.pop("noise", None)

@@ -148,9 +148,8 @@ def search(config: Config, products: Doubles) -> Doubles | None:
     )
     weights = np.clip(result.x, 0, 1)  # SLSQP may miss a bound or the sum by a rounding error
     total = weights.sum()
-    if not result.success or not np.isfinite(weights).all() or total <= 0:
-        return None
-    return weights / total
+    found = result.success and np.isfinite(weights).all() and total > 0
+    return weights / total if found else None
 
 
 def value_and_gradient(

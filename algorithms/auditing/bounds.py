@@ -124,8 +124,8 @@ def _one_run_p(
     if not delta or not right:
         return min(1.0, beta)
     i = np.arange(1, right + 1)
-    more = (tail[right - i] - beta) / i
-    return min(1.0, beta + 2 * canaries * delta * float(more.max()))
+    more = float(((tail[right - i] - beta) / i).max())
+    return min(1.0, beta + 2 * canaries * delta * more)
 
 
 def guesses(

@@ -9,12 +9,13 @@ with torch's to the last digit or two.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.nn.functional import log_softmax
 
 IGNORED = -100  # the label of padding in a batch
 
 
-def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Compute the mean cross-entropy in nats of logits [n, classes], over the labels [n] that
     are not ``IGNORED``.
 
@@ -31,7 +32,7 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
     return -total / counted.sum()
 
 
-def clip_gradients(grads: torch.Tensor, clip: float) -> torch.Tensor:
+def clip_gradients(grads: Tensor, clip: float) -> Tensor:
     """Scale every gradient, [d] or a row of [n, d], that is longer than ``clip`` down to that L2
     norm.
 
@@ -42,7 +43,7 @@ def clip_gradients(grads: torch.Tensor, clip: float) -> torch.Tensor:
     return grads * (clip / norms).clamp(max=1)
 
 
-def clip_for_privacy(grads: torch.Tensor, clip: float) -> torch.Tensor:
+def clip_for_privacy(grads: Tensor, clip: float) -> Tensor:
     """Clip every gradient [n, d] as `clip_gradients` does, and replace each whose norm is not
     finite by zero.
 

@@ -26,7 +26,8 @@ class Normals:
         noise = np.empty(size, np.float32)
         self._drawn: Floats | None = noise
         starts = range(0, size, BLOCK)
-        generators = rng.spawn(len(starts)) if len(starts) > 1 else [rng]
+        several = len(starts) > 1
+        generators = rng.spawn(len(starts)) if several else [rng]
         self._blocks = []
         for at, generator in zip(starts, generators, strict=False):
             block = noise[at : at + BLOCK]

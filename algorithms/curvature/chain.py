@@ -78,8 +78,8 @@ def is_chain(module: nn.Module) -> bool:
     layers = [step for step in steps if _is_supported(step)]
     others = [step for step in steps if not _is_supported(step)]
     # Neither Flatten nor Unflatten begins at the first dimension, that of the examples.
-    firsts = [getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others]
-    apart = all(firsts)
+    apart = all(getattr(step, "start_dim", 1) for step in others)
+    apart = apart and all(getattr(step, "dim", 1) for step in others)
     arrays = [array for layer in layers for array in layer.parameters()]
     shared = len(set(map(id, arrays))) < len(arrays)
     frozen = not all(array.requires_grad for array in arrays)
@@ -121,8 +121,7 @@ class Chain:
         """About as many bytes as this object holds: inputs, gradients, and about twice that for
         the steps in between.
         """
-        held = [link.a.nbytes + link.d.nbytes for link in self.links]
-        return 3 * sum(held)
+        return sum(3 * (link.a.nbytes + link.d.nbytes) for link in self.links)
 
     def _forward(self, x: Tensor) -> Tensor:
         """Return the logits, and list the links, still without gradients."""
@@ -420,7 +419,8 @@ def _pull_back(
 def _outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
     """Compute d a' summed over examples: the loss's gradient with respect to W, of its shape."""
     if isinstance(layer, nn.Linear):
-        return d.flatten(0, -2).mT @ a.flatten(0, -2)
+        each = d.flatten(0, -2)
+        return each.mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
     return between(a, layer.weight.shape, d, *_where(layer))
 

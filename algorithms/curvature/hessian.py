@@ -209,8 +209,8 @@ class Graph:
 
     def times(self, vector: Tensor) -> Tensor:
         """Compute H v [d] for ``vector`` v [d]."""
-        gradient = self._gradient
-        return torch.autograd.grad(gradient, self.at, vector, retain_graph=True)[0]
+        (product,) = torch.autograd.grad(self._gradient, self.at, vector, retain_graph=True)
+        return product
 
     def squared_lengths(self, d: Tensor) -> Tensor:
         """Compute the same as `Chain.squared_lengths`, one example at a time.
@@ -281,10 +281,12 @@ def lanczos(
         rest = image - along @ basis
         rest = rest - (basis @ rest) @ basis
         within[:n, n - 1] = along.numpy(force=True)
-        values, vectors = np.linalg.eigh(within[:n, :n], UPLO="U")
+        block = within[:n, :n]
+        values, vectors = np.linalg.eigh(block, UPLO="U")
         top = np.abs(values).argmax()
         value = float(values[top])
-        residual = float(rest.norm()) * abs(vectors[-1, top])
+        last = abs(vectors[-1, top])
+        residual = float(rest.norm()) * last
         if residual**2 <= tolerance * value**2:
             break
         basis = torch.cat([basis, _unit(rest)[None]])
@@ -335,7 +337,8 @@ def roots(p: Tensor) -> Tensor:
         dtype=p.dtype,
         device=p.device,
     )
-    across = (s / (1 + s[:, -1:]))[:, :-1]
+    scaled = s / (1 + s[:, -1:])
+    across = scaled[:, :-1]
     reflected = across.mT[..., None] * (s + axes[-1])
     return s * (axes[:-1, None] - reflected)
 

@@ -86,7 +86,8 @@ def _outlyingness(values: Doubles) -> Doubles:
     if not len(peers):
         return shares
     distances = np.abs(peers[:, None] - peers)
-    mean = distances.sum(axis=1) / max(len(peers) - 1, 1)
+    others = max(len(peers) - 1, 1)
+    mean = distances.sum(axis=1) / others
     most = mean.max()
     shares[finite] = mean / most if most >= EQUAL else 0.0
     return shares

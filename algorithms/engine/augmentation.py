@@ -104,7 +104,8 @@ def crop_flip(
         width,
         1,
     )
-    cut = windows[torch.arange(n, device=device), :, rows, columns]
+    each = torch.arange(n, device=device)
+    cut = windows[each, :, rows, columns]
     return torch.where(
         mirrored.view(n, 1, 1, 1),
         cut.flip(-1),

@@ -133,7 +133,8 @@ def _train_together(
     start = sent.to(network.device)[chosen]
     rows = []
     for client, plan in zip(assigned.clients, batches, strict=True):
-        rows.append(np.where(plan < 0, plan, plan + data.offsets[client]))
+        first = data.offsets[client]
+        rows.append(np.where(plan < 0, plan, plan + first))
     optimizer = _resumed(
         run,
         network,
@@ -257,7 +258,8 @@ def read_by_training(
     run: Run, data: Federation, assigned: Assignment
 ) -> tuple[list[Any], list[NDArray[Any]]]:
     """Return all that `train` depends on besides models and generators: JSON values, and arrays."""
-    slots = [run.model.to_dict(), run.training.to_dict(), run.objective.to_dict()]
+    parts = (run.model, run.training, run.objective)
+    slots = [part.to_dict() for part in parts]
     selected = run.clustering.module.selection_size(run.clustering.config)
     named = {name: assigned.statistics[name] for name in _needed(run, assigned)}
     named |= dict(sorted(assigned.optimizer_states.items()))
@@ -437,7 +439,8 @@ def evaluate(
         hits = (logits.argmax(1) == y).astype(np.float64)
         means = np.add.reduceat(losses, starts) / sizes
         found.losses[:, j] = means
-        found.accuracies[:, j] = np.add.reduceat(hits, starts) / sizes
+        right = np.add.reduceat(hits, starts)
+        found.accuracies[:, j] = right / sizes
         found.selection[:, j] = means
         for i, positions in enumerate(selected):
             if positions is not None:
@@ -461,8 +464,9 @@ def sum_updates(
     ``assignment`` is the model of each, and ``examples`` its number of training examples.
     """
     updates = np.empty_like(trained.params)
-    for i, sent in enumerate(assignment):
-        np.subtract(trained.params[i], models[sent].params, out=updates[i])
+    for i, j in enumerate(assignment.tolist()):
+        sent = models[j].params
+        np.subtract(trained.params[i], sent, out=updates[i])
     norms, scales = server.clip(run, updates)
     buffers = trained.buffers.copy()
     for dropped in np.flatnonzero(scales == 0):

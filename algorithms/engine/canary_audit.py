@@ -163,7 +163,8 @@ def observe(
 
 def root_mean_square(values: Doubles) -> float:
     """Return the root of the mean square, or the least float32 if all are zero."""
-    return math.sqrt(float(np.mean(values**2))) or float(np.finfo(np.float32).tiny)
+    root = math.sqrt(float(np.mean(values**2)))
+    return root or float(np.finfo(np.float32).tiny)
 
 
 def _norm(plan: CanaryPlan, received: ClientUpdates) -> float:
@@ -209,9 +210,11 @@ def _joined(
     Where every round has the same divisor, that is how far it moves the sum.
     """
     received = now.received
-    nobody = not len(received.clients)  # a round to which only canaries came
-    largest = int(now.sizes[... if nobody else received.clients].max())
-    sizes = np.array([largest]) if nobody else now.sizes[received.clients]
+    sizes = now.sizes[received.clients]
+    nobody = not len(sizes)  # a round to which only canaries came
+    if nobody:
+        sizes = now.sizes.max(keepdims=True)
+    largest = int(sizes.max())
     divisor = float(server.weigh(run, sizes).sum())
     total, moved = sum_of_canaries(run, plan, panel, sends, largest)
     # An absent client counts as zero, so weights stay.
@@ -256,9 +259,10 @@ def sum_of_canaries(
         canary.
     """
     assert plan.norm is not None  # `observe` has put in the round's own
-    (weight,) = server.weigh(run, np.array([examples])).tolist()
-    (scale,) = run.privacy.module.bound(run.privacy.config, np.array([plan.norm])).tolist()
-    moved = weight * plan.norm * scale
+    weight = float(server.weigh(run, np.array([examples]))[0])
+    norm = np.array([plan.norm])
+    scale = run.privacy.module.bound(run.privacy.config, norm)
+    moved = weight * plan.norm * float(scale[0])
     transformed = moved * sends
     transformed[:EXPLICIT] = 0.0
     total = panel.directions.combine(transformed).astype(np.float64)

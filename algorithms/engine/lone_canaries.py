@@ -150,6 +150,5 @@ def _moves(
 
 def _aggregated(run: Run, now: Round, received: ClientUpdates) -> Floats:
     """Return the parameters [d] before noise that the server makes of what it ``received``."""
-    aggregation = run.aggregation
-    applied = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
-    return applied[0]
+    config = run.aggregation.config
+    return run.aggregation.module.apply(config, now.state, now.model.params, received)[0]

@@ -63,7 +63,8 @@ def unlike_a_mean(run: Run) -> str:
     state = server.begin(run, model)
     for client in range(3):
         scale = 10.0 ** (client - 1)
-        updates = rng.normal(scale=scale, size=(3, 6)).astype(np.float32)
+        drawn = rng.normal(scale=scale, size=(3, 6))
+        updates = drawn.astype(np.float32)
         steps = []
         for factor in (1, -1, 0):
             sent = updates.copy()

@@ -20,8 +20,9 @@ def are_probabilities(outputs: Floats) -> bool:
     >>> are_probabilities(np.float32([[0.2, 0.7], [0.5, 0.5]]))
     False
     """
-    sums = outputs.sum(axis=1)
-    return bool((outputs >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-5))
+    if not (outputs >= 0).all():
+        return False
+    return np.allclose(outputs.sum(axis=1), 1, rtol=0, atol=1e-5)
 
 
 def macro_f1_precision(
@@ -53,9 +54,11 @@ def macro_f1_precision(
 
 def cross_entropies(logits: Floats, y: Ints) -> Doubles:
     """Cross-entropy [n] in nats of each example, in float64, from logits [n, classes]."""
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    largest = logits.max(axis=1, keepdims=True)
+    shifted = logits.astype(np.float64) - largest
     sums = np.exp(shifted).sum(axis=1)
-    return np.log(sums) - shifted[np.arange(len(y)), y]
+    places = np.arange(len(y))
+    return np.log(sums) - shifted[places, y]
 
 
 def validation(

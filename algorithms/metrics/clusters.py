@@ -61,7 +61,8 @@ def name_models(
                 kept += before[model] == names[group]
         return clients, kept
 
-    holders = max(permutations([*range(clusters), *nobody], len(names)), key=merit)
+    candidates = [*range(clusters), *nobody]
+    holders = max(permutations(candidates, len(names)), key=merit)
     named = dict(zip(holders, names, strict=True))
     return tuple(named.get(j, f"other_{j}") for j in range(clusters))
 

@@ -30,7 +30,8 @@ class Rates:
 
     def odds(self) -> Doubles:
         """Return the mean of both absolute rates."""
-        return np.asarray((np.abs(self.true) + np.abs(self.false)) / 2)
+        both = np.abs(self.true) + np.abs(self.false)
+        return np.asarray(both / 2)
 
 
 def fairness(
@@ -97,8 +98,9 @@ def fairness_null(
     np.add.at(counts, (of, at), 1)
     group = np.zeros(len(clients))
     group[of] = privileged
-    exchanged = rng.permuted(np.tile(group, (draws, 1)), axis=1)
-    gaps = _gaps(exchanged @ counts, counts.sum(axis=0), cells, classes)
+    groups = np.tile(group, (draws, 1))
+    ours = rng.permuted(groups, axis=1) @ counts
+    gaps = _gaps(ours, counts.sum(axis=0), cells, classes)
     return {
         "demographic_parity_null": float(_mean(_mean(np.abs(gaps.share)))),
         "equal_opportunity_null": float(_mean(_mean(np.abs(gaps.true)))),

@@ -66,4 +66,5 @@ def hypervolume(points: Doubles) -> Doubles:
     corners = best_first.clip(0)
     height = np.maximum.accumulate(corners[..., 1], axis=-1)
     rises = np.diff(height, axis=-1, prepend=0)
-    return np.asarray((corners[..., 0] * rises).sum(axis=-1))
+    areas = corners[..., 0] * rises
+    return np.asarray(areas.sum(axis=-1))

@@ -63,8 +63,9 @@ def build(
     channels, height, width = shape
     layers: list[nn.Module] = []
     same = config.padding == "same"
+    padding = int(same)
     for out in FILTERS:
-        layers.append(nn.Conv2d(channels, out, 3, padding=int(same)))
+        layers.append(nn.Conv2d(channels, out, 3, padding=padding))
         if out != FILTERS[-1]:
             layers.append(nn.MaxPool2d(2))
         layers.append(nn.ReLU())

@@ -138,7 +138,9 @@ def _log_product(factors: list[Tensor]) -> Tensor:
 
 def _unit(vectors: Tensor, dims: int = 1) -> Tensor:
     """Scale vectors to length one along the last ``dims`` dimensions; zeros stay zeros."""
-    return vectors / vector_norm(vectors, dim=tuple(range(-dims, 0)), keepdim=True).clamp(min=TINY)
+    of_each = tuple(range(-dims, 0))
+    norms = vector_norm(vectors, dim=of_each, keepdim=True)
+    return vectors / norms.clamp(min=TINY)
 
 
 def _draw(
@@ -146,4 +148,5 @@ def _draw(
     generator: torch.Generator,
     like: Tensor,
 ) -> Tensor:
-    return torch.randn(shape, generator=generator, device=generator.device).to(like.device)
+    drawn = torch.randn(shape, generator=generator, device=generator.device)
+    return drawn.to(like.device)

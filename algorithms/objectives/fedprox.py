@@ -75,5 +75,8 @@ def loss(
     )
     if config.mode == "inactive":
         return empirical
-    distance = sum((arrays[name] - sent).square().sum() for name, sent in client["sent"].items())
+    distance = 0
+    for name, sent in client["sent"].items():
+        moved = arrays[name] - sent
+        distance = distance + moved.square().sum()
     return empirical + config.mu / 2 * distance

@@ -211,8 +211,8 @@ def noise_beside(
             norms.append([float(other[at] @ other[at])])
         products = _by_array(config, received, np.array(inner))
         square = _by_array(config, received, np.array(norms))
-        apart = np.sqrt(np.maximum(squares - 2 * products + square, 0))
-        farthest = float(apart.mean(axis=0).max())
+        apart = np.maximum(squares - 2 * products + square, 0)
+        farthest = float(np.sqrt(apart).mean(axis=0).max())
         spreads.append(max(alone, farthest))
     return _deviations(config, received, spreads)
 

@@ -166,6 +166,5 @@ def schedule(
     """
     if config.local_step == "one_batch":
         return (np.arange(examples) if chosen_with is None else chosen_with)[None, :]
-    return concatenate_passes(
-        [one_epoch(config, examples, rng) for _ in range(config.epochs)], config.batch_size
-    )
+    passes = [one_epoch(config, examples, rng) for _ in range(config.epochs)]
+    return concatenate_passes(passes, config.batch_size)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.func import functional_call
 
 from algorithms.core.network import Network
@@ -68,7 +69,7 @@ def functional_forward(network: Network) -> Callable[..., Any]:
     ``arrays`` by name.
     """
 
-    def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
+    def forward(arrays: Mapping[str, Tensor], x: Tensor, **options: Any) -> Any:
         return functional_call(network.module, dict(arrays), (x,), options)
 
     return forward
@@ -77,9 +78,9 @@ def functional_forward(network: Network) -> Callable[..., Any]:
 def begin_inputs(
     network: Network,
     objective: Component[ObjectiveContract, Config],
-    start: torch.Tensor,
+    start: Tensor,
     examples: Examples,
-    statistics: Mapping[str, torch.Tensor],
+    statistics: Mapping[str, Tensor],
     probes: torch.Generator | None,
 ) -> ClientInputs:
     """Prepare the inputs of one client's objective: ``statistics``, ``sent`` and ``carry``.

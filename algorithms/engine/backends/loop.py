@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from algorithms.core import own_values
 from algorithms.core.configs import TrainingConfig
@@ -80,7 +81,7 @@ def client_gradient(
     training: Component[TrainingContract, TrainingConfig],
     objective: Component[ObjectiveContract, SlotConfig],
     examples: Examples,
-    statistics: Mapping[str, torch.Tensor],
+    statistics: Mapping[str, Tensor],
     draws: Draws = NOTHING,
 ) -> GradientStep:
     """Return the function that computes the gradients of a client's steps.
@@ -103,7 +104,7 @@ def client_gradient(
     if config.precision != "float32":
         reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)
 
-    def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def gradient(inputs: Tensor, targets: Tensor) -> Tensor:
         network.grads.zero_()
         if network.reached is not None:
             network.reached.zero_()
@@ -111,7 +112,7 @@ def client_gradient(
             with torch.no_grad():
                 client["carry"] = advance(client["carry"], inputs)
         with reduced:
-            loss: torch.Tensor = loss_of(inputs, targets, client)
+            loss: Tensor = loss_of(inputs, targets, client)
         loss.backward()
         if config.clip_gradient is not None:
             network.grads.copy_(clip_gradients(network.grads, config.clip_gradient))
@@ -122,12 +123,12 @@ def client_gradient(
 
 def _forward(
     network: Network,
-    parameters: Mapping[str, torch.Tensor],
+    parameters: Mapping[str, Tensor],
 ) -> Forward:
     """Return the network's forward pass, which is the module's own with its ``parameters``."""
     functional = functional_forward(network)
 
-    def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
+    def forward(arrays: Mapping[str, Tensor], x: Tensor, **options: Any) -> Any:
         if arrays is parameters:
             return network.module(x, **options)
         return functional(arrays, x, **options)
