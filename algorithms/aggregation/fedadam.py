@@ -6,9 +6,8 @@ its direction.
     x_{t+1} = x_t + eta_t m / (sqrt(v) + tau),      eta_t = eta sqrt(1 - beta_2^s) / (1 - beta_1^s)
 
 Differences from the paper: v starts at 0 and not at tau^2 or above, and eta_t corrects the bias of
-m and v, which the
-paper does not; both as in Flower 1.13. Flower uses s = t + 1 with t = 1 in the first round, one
-more than Adam itself; ``bias_correction`` chooses.
+m and v, which the paper does not; both as in Flower 1.13. Flower uses s = t + 1 with t = 1 in the
+first round, one more than Adam itself; ``bias_correction`` chooses.
 """
 
 from __future__ import annotations

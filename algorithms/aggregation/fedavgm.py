@@ -8,8 +8,8 @@ mean update as its gradient.
 Step size 1 without momentum is FedAvg.
 
 Differences from the paper: none. Sainz-Pardo Diaz et al. 2025 print g with the opposite sign, which
-would climb; the
-sign here is that of Hsu et al. and of Flower 1.13, which Sainz-Pardo Diaz et al. ran.
+would climb; the sign here is that of Hsu et al. and of Flower 1.13, which Sainz-Pardo Diaz et al.
+ran.
 """
 
 from __future__ import annotations

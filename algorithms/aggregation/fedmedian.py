@@ -6,9 +6,8 @@ clients' models.
 All clients have the same weight; if their number is even, the two middle values are averaged.
 
 Differences from the paper: it takes the median of gradients and steps along it; with models, as in
-Flower 1.13, which
-Sainz-Pardo Diaz et al. 2025 ran, there is no step size. Running statistics of a model are averaged;
-no median of them is taken.
+Flower 1.13, which Sainz-Pardo Diaz et al. 2025 ran, there is no step size. Running statistics of a
+model are averaged; no median of them is taken.
 """
 
 from __future__ import annotations

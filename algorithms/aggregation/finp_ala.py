@@ -8,10 +8,9 @@ Numbers of examples do not matter, and a client that stands out most in both eig
 has weight zero.
 
 Differences from the paper: weights are proportional to numbers of examples where it defines none:
-if all 1 - rho_j are
-zero, and for two clients, of whom neither can stand out. In the released code rho is measured only
-if the clients are also penalized with it, and is 1/2 for all otherwise, which gives the unweighted
-mean; ``rho: with_penalty`` does the same.
+if all 1 - rho_j are zero, and for two clients, of whom neither can stand out. In the released code
+rho is measured only if the clients are also penalized with it, and is 1/2 for all otherwise, which
+gives the unweighted mean; ``rho: with_penalty`` does the same.
 """
 
 from __future__ import annotations

@@ -13,14 +13,13 @@ solution is w_k = 1/2 - (K
 - 2) / (2 r_k^2 sum_j r_j^-2), as long as these are not negative.
 
 Differences from the paper: its p_k is a "PCA distance". The released code fits a PCA with K
-components to the K + 1
-models in every step of the solver; K + 1 points span at most K dimensions, so nothing is lost and
-p_k is the distance above. As released, the objective is the square of eq. 4's first term; eq. 4
-itself and the form in its proof (eq. 10) are options. The released search starts at weights 0.1,
-which is 1/K for ten clients; here it starts at 1/K. The released distances include the network's
-running statistics and step counters, which swamp the weights; here they cover the trainable
-parameters only, and updates after clipping by the privacy slot. If the search fails, weights are
-proportional to numbers of examples.
+components to the K + 1 models in every step of the solver; K + 1 points span at most K dimensions,
+so nothing is lost and p_k is the distance above. As released, the objective is the square of eq.
+4's first term; eq. 4 itself and the form in its proof (eq. 10) are options. The released search
+starts at weights 0.1, which is 1/K for ten clients; here it starts at 1/K. The released distances
+include the network's running statistics and step counters, which swamp the weights; here they cover
+the trainable parameters only, and updates after clipping by the privacy slot. If the search fails,
+weights are proportional to numbers of examples.
 """
 
 from __future__ import annotations
@@ -85,8 +84,7 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
     """Find the weights that minimize the objective.
 
     With a single client, or if all updates are equal, there is nothing to search for: weights are
-    proportional to
-    numbers of examples and the objective is 0.
+    proportional to numbers of examples and the objective is 0.
 
     Returns:
         Weights [clients] that sum to one, and the metrics ``pca_objective``, the objective with

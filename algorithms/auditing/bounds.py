@@ -9,9 +9,8 @@ Higher scores look in.
                be part of a single run
 
 A threshold, or a number of guesses, that is chosen for the largest result gives no bound: it must
-be set before the scores
-are seen. With k canaries each, perfectly separated, the classic bound at 95 % stays below 1.35 (k =
-16), 2.83 (64) and 5.60 (1000), whatever the mechanism.
+be set before the scores are seen. With k canaries each, perfectly separated, the classic bound at
+95 % stays below 1.35 (k = 16), 2.83 (64) and 5.60 (1000), whatever the mechanism.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ N(mu, 1) (Dong, Roth and Su 2022). An attack's success is a mu as well:
     (TPR, FPR)     mu = Phi^-1(TPR) - Phi^-1(FPR)       of the mechanism with such a trade-off curve
 
 Both give estimates, and say of whom only what the attack says: an attack on clients gives an
-epsilon of a client, to be held
-against the claim for a client; one on examples gives an epsilon of an example, averaged over the
-attacked ones. Neither says anything of the other's claim. An epsilon from one model is no bound at
-all, because its examples were not trained on by the tosses of coins; runs that differ in the
-attacked client only certify one (`algorithms.auditing.bounds.classic_bound`).
+epsilon of a client, to be held against the claim for a client; one on examples gives an epsilon of
+an example, averaged over the attacked ones. Neither says anything of the other's claim. An epsilon
+from one model is no bound at all, because its examples were not trained on by the tosses of coins;
+runs that differ in the attacked client only certify one
+(`algorithms.auditing.bounds.classic_bound`).
 
 Where the two distributions have different deviations, epsilon follows from the privacy loss of the
 two normal distributions (Steinke 2022, used so by Andrew et al. 2024).

@@ -7,12 +7,11 @@ were in and of others have the same deviation s, and differ by mu of it in the m
     mu = (mean in - mean out) / s out        variance: 1/n_in + 1/n_out + mu^2 / (2 n_out)
 
 The deviation of those that were in is not estimated: at a small delta, epsilon depends on it so
-strongly that a
-deviation from some hundred canaries makes the estimate noisy and too high. Where the two deviations
-differ beyond doubt (Brown and Forsythe's test, p < 0.001), the mechanism is no such Gaussian, and
-epsilon is that of two normal distributions of unequal deviations. At p < 0.01, one run in a hundred
-of a Gaussian mechanism would be taken for such a one, with an epsilon of 2.4 where 0.9 is true,
-which lifts the average by 2 %.
+strongly that a deviation from some hundred canaries makes the estimate noisy and too high. Where
+the two deviations differ beyond doubt (Brown and Forsythe's test, p < 0.001), the mechanism is no
+such Gaussian, and epsilon is that of two normal distributions of unequal deviations. At p < 0.01,
+one run in a hundred of a Gaussian mechanism would be taken for such a one, with an epsilon of 2.4
+where 0.9 is true, which lifts the average by 2 %.
 """
 
 from __future__ import annotations

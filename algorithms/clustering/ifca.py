@@ -7,8 +7,8 @@ IFCA-MIR.
                  theta_j <- mean of what the clients of cluster j sent; without any, it stays
 
 Differences from the paper: the first rounds use a random partition, and the best of several
-initializations is kept
-(both can be switched off); the loss is taken on all training examples, as in the authors' code.
+initializations is kept (both can be switched off); the loss is taken on all training examples, as
+in the authors' code.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ They are no part of the algorithm, but what the paper names as future work; by d
 limits leaving.
 
 Differences from the paper: it does not say how a client's beta follows from its tolerance tau, nor
-on which scale nats
-and accuracies are added. Both are options here; by default, beta falls from 1 at the lowest tau to
-0 at the highest, so that clients sort themselves by tolerance, and the formula is used as printed.
+on which scale nats and accuracies are added. Both are options here; by default, beta falls from 1
+at the lowest tau to 0 at the highest, so that clients sort themselves by tolerance, and the formula
+is used as printed.
 """
 
 from __future__ import annotations

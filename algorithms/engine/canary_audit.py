@@ -20,13 +20,12 @@ The signs (-1)^t, which a client may send like any other update, are for noise t
 two rounds: it cancels in the difference of their models, and the canary does not.
 
 Seen are defects of what the fork has in common with the run: clipping, weights, aggregation, the
-scale of the noise, noise that
-is left out or drawn alike in two rounds, the sampling rate that the account assumes. Not seen are a
-defect of the stream that the run's noise alone comes from (two trials with one seed add the same
-noise; who knows the seed subtracts it), what training makes of a released model, noise that is left
-out in a few coordinates only, running statistics of batch normalization, and what other slots
-publish. Under a server optimizer that is not linear, canaries weaken each other: the estimate is
-low, and an audit is made only if it is asked for.
+scale of the noise, noise that is left out or drawn alike in two rounds, the sampling rate that the
+account assumes. Not seen are a defect of the stream that the run's noise alone comes from (two
+trials with one seed add the same noise; who knows the seed subtracts it), what training makes of a
+released model, noise that is left out in a few coordinates only, running statistics of batch
+normalization, and what other slots publish. Under a server optimizer that is not linear, canaries
+weaken each other: the estimate is low, and an audit is made only if it is asked for.
 
 Where nothing is clipped, no clip says how much a client may send. A canary is then as long as the
 median update of the round, and what is found is what the models leave of a client that sends as

@@ -21,9 +21,8 @@ modest outlier: where distances are taken before clipping, a client may send any
 the noise off.
 
 The level of the noise also tells of the clients that are there. Only the two that lie farthest
-apart set it: without one of
-them it would be higher, by a factor that follows from the distances of the others. So for every
-client
+apart set it: without one of them it would be higher, by a factor that follows from the distances of
+the others. So for every client
 
     presence    mu^2 = 2 d ln(sd without it / sd)^2, added up over rounds
                                                         0 for all who never set the level

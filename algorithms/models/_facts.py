@@ -2,8 +2,8 @@
 known.
 
 Where the signature asks for the shape of an example, usual shapes are tried until the module can be
-built: what it is made
-of rarely depends on it. `algorithms.engine.own_model` tries the module again with the true shape.
+built: what it is made of rarely depends on it. `algorithms.engine.own_model` tries the module again
+with the true shape.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ convolutions, three dense layers.
     Dense 64, ReLU, dropout 0.1    Dense 32, ReLU, dropout 0.1    Dense
 
 Differences from the paper: it states neither kernel nor padding; 3x3 without padding is what the
-samples of the
-authors' platform use. It is written in Keras, so kernels start Glorot-uniform and biases at zero.
-The output is logits, not probabilities. Channels are flattened before pixels, not after them, which
-only renumbers the first dense layer's inputs.
+samples of the authors' platform use. It is written in Keras, so kernels start Glorot-uniform and
+biases at zero. The output is logits, not probabilities. Channels are flattened before pixels, not
+after them, which only renumbers the first dense layer's inputs.
 """
 
 from __future__ import annotations

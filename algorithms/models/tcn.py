@@ -4,13 +4,13 @@ a pool, and a linear layer.
     Conv 64 x 3, ReLU, pool 2    Conv 64 x 3, ReLU, pool 2    Linear
 
 Differences from the paper: it says "causal", but neither its text nor the released code pads
-anything; ``causal`` adds
-the padding. The output is logits, not log-probabilities (as released); cross-entropy is the same
-for both. Images are accepted too; they are read row after row as one long signal.
+anything; ``causal`` adds the padding. The output is logits, not log-probabilities (as released);
+cross-entropy is the same for both. Images are accepted too; they are read row after row as one long
+signal.
 
 A signal is treated as an image of one row, so that its channels can lie last in memory:
-convolutions and pools of
-images are up to ten times as fast that way, and torch has no such memory format for signals.
+convolutions and pools of images are up to ten times as fast that way, and torch has no such memory
+format for signals.
 """
 
 from __future__ import annotations

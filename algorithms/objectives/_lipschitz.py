@@ -108,8 +108,7 @@ def jacobian(
     examples of a batch.
 
     u = J v and v = J' u are repeated with the weights held constant, from directions ``start`` [16,
-    *shape]; then sigma =
-    || J v || is differentiated. ``present`` [batch] is False for padding.
+    *shape]; then sigma = || J v || is differentiated. ``present`` [batch] is False for padding.
     """
     x = x[:EXAMPLES].detach()
     present = present[:EXAMPLES]

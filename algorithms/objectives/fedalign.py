@@ -13,9 +13,8 @@ The loss's value is therefore (1 + mu) CE, or CE where the two constants agree e
 affects only the gradient.
 
 Differences from the paper: none that we found; the factor CE / L_align, the power iteration and its
-start are as
-released. The released code also clips the norm of the whole gradient at 10, which is a field of
-``training`` here.
+start are as released. The released code also clips the norm of the whole gradient at 10, which is a
+field of ``training`` here.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ sent.
     h(w) = f(w) + mu/2 * ||w - w_sent||^2        over all parameters, biases and normalization too
 
 Differences from the papers: Li et al. let clients stop early, which is a matter of ``training``
-here. Sainz-Pardo Diaz
-et al. (2025) print rows called FedProx, but in the code that the group published only the server
-has a mu and the clients ignore it, and the rows' first round equals FedAvg's to three digits.
-``mode: inactive`` reproduces that, and is FedAvg; use it only for comparisons with their tables.
+here. Sainz-Pardo Diaz et al. (2025) print rows called FedProx, but in the code that the group
+published only the server has a mu and the clients ignore it, and the rows' first round equals
+FedAvg's to three digits. ``mode: inactive`` reproduces that, and is FedAvg; use it only for
+comparisons with their tables.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@ Lip. So beta is a fraction of the cross-entropy, and only the logarithm of Lip i
 (`_lipschitz`); rho is eq. 1 (`algorithms.curvature`).
 
 Differences from the paper: its Lip is the spectral norm of the network's Jacobian with respect to
-its input, without
-saying how it is computed. As released, Lip is the product over layers of the largest row norm,
-which needs no data, and is scaled to the cross-entropy as above. The published betas belong to that
-form, so it is the default here; true spectral norms of the layers, the Jacobian, and no scaling are
-options.
+its input, without saying how it is computed. As released, Lip is the product over layers of the
+largest row norm, which needs no data, and is scaled to the cross-entropy as above. The published
+betas belong to that form, so it is the default here; true spectral norms of the layers, the
+Jacobian, and no scaling are options.
 """
 
 from __future__ import annotations

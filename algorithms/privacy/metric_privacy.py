@@ -7,18 +7,16 @@ et al. 2025, section 4).
                                                          (C / n where all weights are equal)
 
 This is not differential privacy: no z gives an (epsilon, delta), because d is computed from the
-updates themselves,
-without noise, and divides the noise. d > 1 means less noise than global_dp adds at the same z, and
-clients whose models agree (d < 1) get more, the reverse of what sensitivity would require. No
-epsilon is ever stated. ``epsilon_audit`` is the epsilon of what canaries leave to be told
-(`algorithms.engine.lone_canaries`), and no guarantee for anybody.
+updates themselves, without noise, and divides the noise. d > 1 means less noise than global_dp adds
+at the same z, and clients whose models agree (d < 1) get more, the reverse of what sensitivity
+would require. No epsilon is ever stated. ``epsilon_audit`` is the epsilon of what canaries leave to
+be told (`algorithms.engine.lone_canaries`), and no guarantee for anybody.
 
 Differences from the paper: it computes d after clipping, its released code before; ``order``
-chooses, and the released
-order is the default. Kernels and biases count as separate arrays, as released; ``arrays: layers``
-joins them. The paper's sensitivity is C/n for any weights, which ``sensitivity: uniform`` selects.
-With a single client in a round, or if all models are equal, d is undefined: 1 is used, which gives
-the noise of global_dp, and ``metric_guard`` is 1.
+chooses, and the released order is the default. Kernels and biases count as separate arrays, as
+released; ``arrays: layers`` joins them. The paper's sensitivity is C/n for any weights, which
+``sensitivity: uniform`` selects. With a single client in a round, or if all models are equal, d is
+undefined: 1 is used, which gives the noise of global_dp, and ``metric_guard`` is 1.
 """
 
 from __future__ import annotations

@@ -34,9 +34,8 @@ are sampled in some rounds only are accounted for as if they trained in all.
 the epsilon of all rounds together then stays below it for every client.
 
 Differences from the paper: clients of a federation train this way; a lot under poisson is divided
-by its expected size
-n / ceil(n / batch_size), which need not be whole; shuffled passes are available and have an account
-of their own.
+by its expected size n / ceil(n / batch_size), which need not be whole; shuffled passes are
+available and have an account of their own.
 """
 
 from __future__ import annotations
