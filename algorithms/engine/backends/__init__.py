@@ -4,7 +4,6 @@ Nothing here loads torch, so the server and a dry run can ask how a run trains.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from algorithms.engine import server
@@ -52,5 +51,8 @@ def divided(
     number = len(jobs)
     federations = all(job.rounds for job in jobs)
     parts = -(-number // most) if federations else number
-    ends = [number * i // parts for i in range(parts + 1)]
-    return [jobs[begin:end] for begin, end in pairwise(ends)]
+    tasks = []
+    for i in range(parts):
+        first = number * i // parts
+        tasks.append(jobs[first : number * (i + 1) // parts])
+    return tasks
