@@ -114,8 +114,8 @@ def train(
         )
         batches.append(plan)
         draws.append(_draws(run, data, network, plan, client, stream))
-    how = _train_together if trains_together(run) else _train_one_by_one
-    return how(run, data, network, models, assigned, batches, draws)
+    train_clients = _train_together if trains_together(run) else _train_one_by_one
+    return train_clients(run, data, network, models, assigned, batches, draws)
 
 
 def _train_together(
@@ -142,7 +142,7 @@ def _train_together(
         assigned.optimizer_states,
         len(start),
     )
-    statistics = _told(run, assigned, network.device)
+    statistics = _statistics_read(run, assigned, network.device)
     params, losses = vmap.train(
         network, start, data.train, rows, optimizer, run.objective, statistics, draws
     )
@@ -165,7 +165,7 @@ def _train_one_by_one(
     draws: Sequence[Draws],
 ) -> TrainedBlock:
     """Train the clients of a block one after another."""
-    statistics = _told(run, assigned, network.device)
+    statistics = _statistics_read(run, assigned, network.device)
     each = []
     for i, client in enumerate(assigned.clients):
         network.load(models[assigned.chosen[i]])
@@ -196,17 +196,17 @@ def _train_one_by_one(
     return joined(each)
 
 
-def _told(
+def _statistics_read(
     run: Run,
     assigned: Assignment,
     device: torch.device,
 ) -> dict[str, torch.Tensor]:
     """Return the client statistics that the objective reads, [clients] by name."""
-    told = {}
+    statistics = {}
     for name in _needed(run, assigned):
         values = torch.as_tensor(assigned.statistics[name], dtype=torch.float32)
-        told[name] = values.to(device)
-    return told
+        statistics[name] = values.to(device)
+    return statistics
 
 
 def _needed(run: Run, assigned: Assignment) -> list[str]:
