@@ -26,11 +26,7 @@ ALPHA = 0.05  # the probability with which a bound may be too high
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.9)
 
 
-def clopper_pearson(
-    count: int,
-    trials: int,
-    alpha: float,
-) -> float:
+def clopper_pearson(count: int, trials: int, alpha: float) -> float:
     """Compute the upper limit of a probability after ``count`` of ``trials``.
 
     It is too low with probability ``alpha`` at most.
@@ -127,11 +123,7 @@ def _one_run_p(
     return min(1.0, beta + 2 * canaries * delta * more)
 
 
-def guesses(
-    canaries: int,
-    mu: float,
-    delta: float,
-) -> int:
+def guesses(canaries: int, mu: float, delta: float) -> int:
     """Choose the number of guesses that promises the highest bound if a claimed ``mu`` is true.
 
     It is chosen before any score is seen.

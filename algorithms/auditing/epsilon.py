@@ -156,11 +156,7 @@ def estimate_of_rates(
     return Estimate(*epsilons_gdp(mus, DELTA).tolist())
 
 
-def epsilon_of_rates(
-    false_positive: float,
-    false_negative: float,
-    delta: float,
-) -> float:
+def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
     """Compute the smallest epsilon at which a test may have these error rates.
 
     The formula is that of Kairouz et al. (2015).

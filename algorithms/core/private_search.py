@@ -31,11 +31,7 @@ from algorithms.core.accounting import LEAST, Account, PrivacyEvent, dp_event
 from datasets.components import Config
 
 # of the number of trials: shapes of RepeatAndSelect
-LAWS = {
-    "logarithmic": 0.0,
-    "geometric": 1.0,
-    "poisson": math.inf,
-}
+LAWS = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
 
 
 class Draws(Config):

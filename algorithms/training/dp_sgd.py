@@ -322,11 +322,7 @@ def private_gradient(
     return descend
 
 
-def epsilon(
-    config: Config,
-    examples: int,
-    rounds: int,
-) -> float:
+def epsilon(config: Config, examples: int, rounds: int) -> float:
     """Compute the epsilon of any one of a client's ``examples`` after so many rounds.
 
     It is 0 for a client without examples, and infinity without noise; delta is ``config.delta``.

@@ -121,10 +121,7 @@ def client_gradient(
     return gradient
 
 
-def _forward(
-    network: Network,
-    parameters: Mapping[str, Tensor],
-) -> Forward:
+def _forward(network: Network, parameters: Mapping[str, Tensor]) -> Forward:
     """Return the network's forward pass, which is the module's own with its ``parameters``."""
     functional = functional_forward(network)
 
