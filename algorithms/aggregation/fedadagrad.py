@@ -17,7 +17,8 @@ from algorithms.aggregation import _server_optimizer, fedavg
 from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
-LABEL, METRICS = "FedAdagrad", _server_optimizer.METRICS
+LABEL = "FedAdagrad"
+METRICS = _server_optimizer.METRICS
 
 
 class Config(fedavg.Config):

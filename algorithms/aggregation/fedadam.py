@@ -21,7 +21,8 @@ from algorithms.aggregation import _server_optimizer, fedavg
 from algorithms.core.messages import Doubles, Ints
 
 NEEDS = "mean"
-LABEL, METRICS = "FedAdam", _server_optimizer.METRICS
+LABEL = "FedAdam"
+METRICS = _server_optimizer.METRICS
 
 
 class Config(fedavg.Config):

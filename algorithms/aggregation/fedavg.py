@@ -27,7 +27,8 @@ from datasets.source_configs import HeldOutConfig, SharedTestConfig
 NEEDS = "mean"
 SENSITIVITY = "mean"
 PRESETS = {"fedopt": Preset("FedOpt", {"warm_start_epochs": 20})}
-LABEL, COLOR = "FedAvg", 2
+LABEL = "FedAvg"
+COLOR = 2
 
 
 class WarmStartConfig(SlotConfig):

@@ -20,7 +20,8 @@ from algorithms.aggregation import _server_optimizer, fedavg
 from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
-LABEL, METRICS = "FedAvgM", _server_optimizer.METRICS
+LABEL = "FedAvgM"
+METRICS = _server_optimizer.METRICS
 
 
 class Config(fedavg.Config):

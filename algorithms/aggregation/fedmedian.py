@@ -29,7 +29,8 @@ class Config(fedavg.WarmStartConfig):
     """Fields of FedMedian: only those of the warm start."""
 
 
-problems, warm_start = fedavg.problems, fedavg.warm_start
+problems = fedavg.problems
+warm_start = fedavg.warm_start
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:

@@ -58,7 +58,8 @@ def statistics(config: Config) -> tuple[str, ...]:
     return ("rho",) if config.rho == "measured" else ()
 
 
-weigh, apply = fedavg.by_examples, fedavg.apply
+weigh = fedavg.by_examples
+apply = fedavg.apply
 
 
 def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:

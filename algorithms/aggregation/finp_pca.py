@@ -77,7 +77,8 @@ class Config(SlotConfig):
     )
 
 
-weigh, apply = fedavg.by_examples, fedavg.apply
+weigh = fedavg.by_examples
+apply = fedavg.apply
 
 
 def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:

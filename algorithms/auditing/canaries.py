@@ -68,7 +68,8 @@ def _columns(x: Floats) -> Floats:
     half = 1
     while half < len(x):
         pairs = x.reshape(-1, 2, half * x.shape[1])
-        first, second = pairs[:, 0], pairs[:, 1]
+        first = pairs[:, 0]
+        second = pairs[:, 1]
         x = np.empty_like(x)
         image = x.reshape(pairs.shape)
         np.add(first, second, out=image[:, 0])

@@ -19,7 +19,8 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 
-LABEL, COLOR = "IFCA", 0
+LABEL = "IFCA"
+COLOR = 0
 SORTS_LIKE = "ifca"
 
 

@@ -33,7 +33,8 @@ from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Problems, Run
 from datasets.components import read_when
 
-LABEL, COLOR = "IFCA-MIR", 1
+LABEL = "IFCA-MIR"
+COLOR = 1
 AGAINST = "membership inference on the model that a client joins"
 GUARANTEE = "none: clients choose by loss and risk"
 COST = "models that fit worse; a move tells that a client minds the risk"
@@ -85,7 +86,8 @@ class Config(LeavingConfig):
         return self.risk_from == "own"
 
 
-starts, selection_size = _choice.starts, _choice.selection_size
+starts = _choice.starts
+selection_size = _choice.selection_size
 
 
 def risk_signal(config: Config) -> str:

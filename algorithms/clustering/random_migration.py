@@ -37,8 +37,10 @@ class Config(ifca_mir.Config):
     """Fields of IFCA-MIR, whose moves are counted."""
 
 
-starts, selection_size = _choice.starts, _choice.selection_size
-risk_signal, problems = ifca_mir.risk_signal, ifca_mir.problems
+starts = _choice.starts
+selection_size = _choice.selection_size
+risk_signal = ifca_mir.risk_signal
+problems = ifca_mir.problems
 
 
 def preferences(

@@ -179,7 +179,8 @@ def empty_updates(buffers: Floats, layout: Layout) -> ClientUpdates:
     """Return the updates of a cluster in a round without clients: the mean is zero, and the
     ``buffers`` [b] stay.
     """
-    d, b = layout.size, len(buffers)
+    d = layout.size
+    b = len(buffers)
     return ClientUpdates(
         clients=np.empty(0, np.int64),
         weights=np.empty(0),

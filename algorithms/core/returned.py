@@ -23,7 +23,8 @@ def _shape(array: Any, shape: tuple[int, ...], what: str) -> str | None:
 
 
 def _factors(array: Any, shape: tuple[int, ...], what: str) -> str | None:
-    if wrong := _shape(array, shape, what):
+    wrong = _shape(array, shape, what)
+    if wrong:
         return wrong
     if (np.isfinite(array) & (array >= 0)).all():
         return None
@@ -58,7 +59,8 @@ def chosen_weights(result: Any, _config: Any, received: ClientUpdates) -> str | 
     """Check weights [clients] that add up to one."""
     if result is None:
         return None
-    if wrong := _factors(result[0], received.weights.shape, "weights"):
+    wrong = _factors(result[0], received.weights.shape, "weights")
+    if wrong:
         return wrong
     total = float(result[0].sum())
     return None if abs(total - 1) <= SUM else f"weights that add up to {total:g}; it must be 1"
@@ -75,9 +77,10 @@ def choice(result: Any, _config: Any, view: View, _preferences: Any) -> str | No
     """
     chosen, costs = result
     models = view.losses.shape[1]
-    if wrong := _shape(chosen, view.previous.shape, "models") or _shape(
+    wrong = _shape(chosen, view.previous.shape, "models") or _shape(
         costs, view.losses.shape, "costs"
-    ):
+    )
+    if wrong:
         return wrong
     if len(chosen) and not 0 <= chosen.min() <= chosen.max() < models:
         return f"models {chosen.min()} to {chosen.max()}; they must be from 0 to {models - 1}"

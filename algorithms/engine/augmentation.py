@@ -83,7 +83,8 @@ def crop_flip(
     n, channels = images.shape[:2]
     height, width = images.shape[2:]
     places = torch.from_numpy(moves.astype(np.int64)).to(device)
-    rows, columns = places[:, 0], places[:, 1]
+    rows = places[:, 0]
+    columns = places[:, 1]
     mirrored = places[:, 2].bool()
     margin = torch.as_tensor(padding, device=device).view(
         1,

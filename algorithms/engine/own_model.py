@@ -34,16 +34,16 @@ from datasets.components import remembered
 from datasets.federation import Examples, Federation
 from datasets.origins import message_of
 
-EXAMPLES, CLIENTS = 4, 2
+EXAMPLES = 4
+CLIENTS = 2
 SEED = 1_000_003  # one that no constructor sets by itself
 MODES = (False, True)  # evaluation and training
 SHOWN = 3  # attributes that a sentence names
 VOUCHED = "NOT_STATE"  # in a module, names of attributes on which its author says nothing depends
 DRAWS = 12  # of random numbers in training
-PARAMETERS, ROUNDED = (
-    12,
-    0.02,
-)  # draws under which outputs look like probabilities, and what half precision adds to their sum
+# draws under which outputs look like probabilities, and what half precision adds to their sum
+PARAMETERS = 12
+ROUNDED = 0.02
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
 
 @remembered
 def _problem(trial: _Trial, shape: tuple[int, ...], classes: int) -> str | None:
-    stage, title = "", trial.run.model.title
+    stage = ""
+    title = trial.run.model.title
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -100,7 +101,8 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
         raise CallableError("returns the same module in every call; build a new one each time")
     _check_values(run, first, second)
     yield f"does not take examples of shape {shape}"
-    data, network = _federation(shape, classes), Network(run.model, shape, classes)
+    data = _federation(shape, classes)
+    network = Network(run.model, shape, classes)
     before = Snapshot(network.module)
     start = network.initial(np.random.default_rng(0))
     x = network.inputs(as_tensor(_examples(shape, EXAMPLES)) / 2 + 0.25)
@@ -108,7 +110,8 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     _check_outputs(network, x, classes)
     yield "cannot take a step"
     network.load(start)
-    if why := outputs.problem(network.module.train()(x), EXAMPLES, classes, "training"):
+    why = outputs.problem(network.module.train()(x), EXAMPLES, classes, "training")
+    if why:
         raise CallableError(why)
     _check_state(network, start, before, x)
     _check_memory(second.eval(), x)
@@ -134,7 +137,8 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
             "(training.drop_last: true)"
         )
         alone = network.module.train()(x[:1])
-        if why := outputs.problem(alone, 1, classes, "training"):
+        why = outputs.problem(alone, 1, classes, "training")
+        if why:
             raise CallableError(why)
 
 
@@ -176,7 +180,8 @@ def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
                 "parameters float32"
             )
     held = Snapshot(first)
-    if differing := [name for name in held.changed(second) if name in held.tensors]:
+    differing = [name for name in held.changed(second) if name in held.tensors]
+    if differing:
         raise CallableError(
             f"starts from another {differing[0]} each time that it is built; draw it from torch"
         )
@@ -195,7 +200,8 @@ def _check_memory(module: nn.Module, x: torch.Tensor) -> None:
     """Check that once a module has been called, no parameter is part of another tensor."""
     with torch.no_grad():
         module(x)
-    if pair := _overlapping(Snapshot(module).tensors, own_values.trained(module)):
+    pair = _overlapping(Snapshot(module).tensors, own_values.trained(module))
+    if pair:
         raise CallableError(
             f"holds {pair[0]} and {pair[1]} in the same memory, as .data does; training would "
             "part them: use one parameter in both places"
@@ -217,7 +223,8 @@ def _overlapping(
             places.append(
                 (tensor.data_ptr(), tensor.data_ptr() + (extent + 1) * tensor.itemsize, name)
             )
-    furthest, last = 0, ""
+    furthest = 0
+    last = ""
     for begin, end, name in sorted(places):
         if begin < furthest and not {name, last}.isdisjoint(trained):
             return last, name
@@ -237,7 +244,8 @@ def _check_shapes(blueprint: nn.Module, shape: tuple[int, ...], classes: int) ->
                 if isinstance(error, NotImplementedError) or "meta" in str(error).lower():
                     return
                 raise
-            if why := outputs.problem(returned, EXAMPLES, classes, mode):
+            why = outputs.problem(returned, EXAMPLES, classes, mode)
+            if why:
                 raise CallableError(why)
 
 
@@ -248,9 +256,12 @@ def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
     module = network.module.eval()
     held = Snapshot(module)
     with torch.no_grad():
-        returned, again, alone = module(x), module(x), [module(example) for example in x.split(1)]
+        returned = module(x)
+        again = module(x)
+        alone = [module(example) for example in x.split(1)]
     for found, examples in ((returned, len(x)), (alone[0], 1)):
-        if why := outputs.problem(found, examples, classes):
+        why = outputs.problem(found, examples, classes)
+        if why:
             raise CallableError(why)
     if returned.dtype != torch.float32:
         raise CallableError(
@@ -354,7 +365,8 @@ def _check_state(network: Network, start: Weights, before: Snapshot, x: torch.Te
     before.restore()
     same = torch.equal(answers, _answers(network, start, others, 2, x))
     differing = _changed(kept, network) or ([] if same else touched)
-    if drawn := [name for name in differing if name in GENERATORS]:
+    drawn = [name for name in differing if name in GENERATORS]
+    if drawn:
         raise CallableError(
             f"draws random numbers from {drawn[0]} when it is called, which do not follow from the "
             "run's seed; draw them from torch"
@@ -390,7 +402,8 @@ def _check_trained(network: Network, before: Snapshot) -> None:
     module = network.module
     changed = before.changed(module)
     parameters = dict(module.named_parameters())
-    if made := sorted(parameters.keys() - before.values.keys()):
+    made = sorted(parameters.keys() - before.values.keys())
+    if made:
         raise CallableError(
             f"makes {made[0]} when it is called, too late to be trained; make it in the constructor"
         )
@@ -404,7 +417,8 @@ def _check_trained(network: Network, before: Snapshot) -> None:
                 "from round to round"
             )
     trained = [own_values.trained(module.train(mode)).keys() for mode in MODES]
-    if unsteady := sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names})):
+    unsteady = sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names}))
+    if unsteady:
         raise CallableError(
             f"freezes or unfreezes {unsteady[0]} when it is trained or evaluated; what is "
             "trained must be the same throughout"
@@ -446,7 +460,8 @@ def _federation(shape: tuple[int, ...], classes: int) -> Federation:
     number = CLIENTS * EXAMPLES - 1
     x = _examples(shape, number)
     y = np.arange(number) % classes
-    empty, zeros = Examples(x[:0], y[:0]), np.zeros(number, np.float32)
+    empty = Examples(x[:0], y[:0])
+    zeros = np.zeros(number, np.float32)
     return Federation(
         name="examples",
         classes=classes,

@@ -66,7 +66,8 @@ def step(
     The privacy slot protects it, with ``noise``. ``model`` is the one that the clients were sent.
     Running statistics are averaged with the same weights.
     """
-    aggregation, privacy = run.aggregation, run.privacy
+    aggregation = run.aggregation
+    privacy = run.privacy
     metrics: Metrics = {}
     chosen = aggregation.module.reweigh(aggregation.config, received)
     if chosen is not None:

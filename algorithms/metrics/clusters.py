@@ -15,7 +15,8 @@ import numpy as np
 
 from algorithms.core.messages import Doubles, Ints
 
-MAJORITY, MINORITY = "majority", "minority"
+MAJORITY = "majority"
+MINORITY = "minority"
 
 
 def purity(assignment: Ints, groups: Ints, clusters: int) -> float:

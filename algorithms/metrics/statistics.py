@@ -87,10 +87,8 @@ class Estimate:
         """
         if self.bound != "upper" and self.n < FEWEST:
             return ", ".join(number(value, digits, self.bound) for value in self.values), ""
-        mean, ends = (
-            self.text(digits),
-            f"({number(self.low, digits)} to {number(self.high, digits)})",
-        )
+        mean = self.text(digits)
+        ends = f"({number(self.low, digits)} to {number(self.high, digits)})"
         if math.isnan(self.half):
             return mean, ""
         symmetric = math.isclose(
@@ -165,10 +163,8 @@ def number(value: float, digits: int, bound: Bound = None) -> str:
         return str(value).replace("inf", "∞")
     if bound is None:
         return f"{round(value, digits) + 0.0:.{digits}f}"
-    exact, rounding = (
-        Decimal(repr(float(value))),
-        ROUND_CEILING if bound == "upper" else ROUND_FLOOR,
-    )
+    exact = Decimal(repr(float(value)))
+    rounding = ROUND_CEILING if bound == "upper" else ROUND_FLOOR
     decimal = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
     if bound == "upper" and decimal != exact:
         digits = max(digits, 1 - exact.adjusted())
@@ -207,7 +203,8 @@ def paired_test(differences: Sequence[float]) -> float:
     n = len(differences)
     if n < FEWEST or not all(map(math.isfinite, differences)):
         return NAN
-    mean, error = math.fsum(differences) / n, stdev(differences) / math.sqrt(n)
+    mean = math.fsum(differences) / n
+    error = stdev(differences) / math.sqrt(n)
     if max(map(abs, differences)) < ROUNDING:
         return 1.0
     if error < ROUNDING * abs(mean):
@@ -227,7 +224,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = sorted(
         (at for at, p in enumerate(p_values) if not math.isnan(p)), key=lambda at: p_values[at]
     )
-    adjusted, reached = [NAN] * len(p_values), 0.0
+    adjusted = [NAN] * len(p_values)
+    reached = 0.0
     for rank, at in enumerate(order):
         reached = max(reached, min(1.0, (len(order) - rank) * p_values[at]))
         adjusted[at] = reached

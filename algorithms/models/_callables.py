@@ -76,7 +76,8 @@ def find(path: str) -> Built:
         if not hasattr(value, part):
             near = nearest(part, (name for name in dir(value) if not name.startswith("_")))
             raise CallableError(f"does not exist: {place} has no {part}{near}")
-        value, place = getattr(value, part), f"{place}.{part}"
+        value = getattr(value, part)
+        place = f"{place}.{part}"
     if not callable(value) or isinstance(value, nn.Module):
         raise CallableError(
             f"builds no module: it is of type {type(value).__name__}; name a class or a function"
@@ -99,8 +100,10 @@ def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> par
         CallableError: as `find` does, or the arguments do not fit the signature, or make a library
             download weights.
     """
-    called, library = find(path), path.partition(":")[0].partition(".")[0]
-    if option := next((name for name in DOWNLOADS.get(library, ()) if args.get(name)), None):
+    called = find(path)
+    library = path.partition(":")[0].partition(".")[0]
+    option = next((name for name in DOWNLOADS.get(library, ()) if args.get(name)), None)
+    if option:
         raise ArgumentError(
             f"would be downloaded: {option} makes {library} download weights, which workers "
             "cannot rely on; to start from trained weights, name a function of your own that "

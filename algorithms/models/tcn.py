@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 CONVOLUTIONAL = True
 BATCH_NORM = False
 
-CHANNELS, KERNEL = 64, 3
+CHANNELS = 64
+KERNEL = 3
 
 
 class Config(SlotConfig):

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 NEEDS = ("rho",)
 ITERATES = True  # power iterations continue from step to step
-LABEL, COLOR = "FinP", 3
+LABEL = "FinP"
+COLOR = 3
 AGAINST = "source inference on updates"
 GUARANTEE = "none: aims at equal exposure of clients"
 COST = "smoother networks of clients that stand out; their curvature is sent"
@@ -74,7 +75,8 @@ class Config(SlotConfig):
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse networks without layers to measure, and the Jacobian where it cannot be computed."""
-    model, reasons = run.model, []
+    model = run.model
+    reasons = []
     if config.regularizer != "input_jacobian":
         if config.beta == 0 or not model.module.RAW:
             return []

@@ -54,7 +54,8 @@ from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 from datasets.components import inherited, read_when
 
-NEEDS, NOISY = "mean", True
+NEEDS = "mean"
+NOISY = True
 LABEL = "global-DP"
 COLOR = 0
 METRICS = _server_noise.METRICS

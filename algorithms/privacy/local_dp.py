@@ -58,8 +58,10 @@ from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 
-NEEDS, PRIVATE_UPDATES = "mean", True
-LABEL, COLOR = "local-DP", 4
+NEEDS = "mean"
+PRIVATE_UPDATES = True
+LABEL = "local-DP"
+COLOR = 4
 AGAINST = "everybody, the server that sees every update included"
 GUARANTEE = "client-level (epsilon, delta)-DP, under secret noise"
 COST = "noise of z sqrt(d / n) clips in the mean: epsilons of hundreds where nets learn"

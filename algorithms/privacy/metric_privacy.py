@@ -39,11 +39,13 @@ from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
-NEEDS, NOISY = "updates", True
+NEEDS = "updates"
+NOISY = True
 UPDATES_FOR = (
     "divides the noise by the largest distance between two clients' models, which no sum contains"
 )
-LABEL, COLOR = "metric privacy", 1
+LABEL = "metric privacy"
+COLOR = 1
 AGAINST = "whoever sees the models that are sent"
 GUARANTEE = "none: noise shrinks with the distance of models; audited by canaries"
 COST = "noise of z C / d times the largest weight in every parameter; the server reads every update"

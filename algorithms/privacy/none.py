@@ -20,8 +20,10 @@ from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 
-NEEDS, NOISY = "mean", False
-METRICS, COLOR = finding.METRICS, 2
+NEEDS = "mean"
+NOISY = False
+METRICS = finding.METRICS
+COLOR = 2
 
 
 class Config(PrivacyConfig):

@@ -79,7 +79,8 @@ def _without_vmap(run: Run) -> str | None:
     """Name the component of ``run`` that vmap cannot handle, as the end of a sentence; return
     None if there is none.
     """
-    model, objective = run.model, run.objective
+    model = run.model
+    objective = run.objective
     if model.module.BATCH_NORM:
         return f"{model.title}, which has batch normalization"
     if model.module.RANDOM:

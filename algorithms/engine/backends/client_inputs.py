@@ -35,7 +35,8 @@ class Draws:
 NOTHING = Draws()
 # Where the 624 words of the Mersenne Twister lie in the state of torch's generator for CPUs, eight
 # bytes for each.
-TWISTER_STARTS, TWISTER_WORDS = 24, 624
+TWISTER_STARTS = 24
+TWISTER_WORDS = 624
 
 
 def generator(
