@@ -14,9 +14,7 @@ import pytest
 from algorithms.metrics.statistics import estimate, holm, paired_test
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report import data
-from orchestrator.report.measured import read_trials
-from orchestrator.report.verdicts import (
+from orchestrator.papers.rule import (
     AGAINST_IN_PART,
     BEYOND,
     CONTRADICTED,
@@ -24,13 +22,14 @@ from orchestrator.report.verdicts import (
     IN_PART,
     INCONCLUSIVE,
     LARGER,
-    MARK,
     NO_EFFECT,
-    OTHER_BASELINE,
     OTHER_VALUE,
     SUPPORTED,
-    verdicts,
 )
+from orchestrator.papers.trials import read_trials
+from orchestrator.papers.verdict_page import MARK
+from orchestrator.papers.verdicts import OTHER_BASELINE, verdicts
+from orchestrator.report import data
 from tests.support.arranged import printed
 from tests.support.audit_oracles import comparison
 from tests.support.measured import (

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from algorithms.metrics.statistics import estimate, holm, paired_test
-from orchestrator.report.measured import read_trials
-from orchestrator.report.numbers import records
-from orchestrator.report.verdicts import verdicts
+from orchestrator.papers.records import records
+from orchestrator.papers.trials import read_trials
+from orchestrator.papers.verdicts import verdicts
 from tests.support.measured import (
     Rows,
     beyond_classes,
@@ -417,7 +417,7 @@ def test_verdicts_by_the_partitions_that_nobody_had_seen_when_the_rule_was_writt
     trials, _ = read_trials([ROOT / "docs" / "measured"])
     unseen = [one for one in trials if one.run["data.name"] != "har" or one.run["seed"] >= 52]
     every, later = (
-        {one.claim["claim"]: one.readings for one in verdicts(those)} for those in (trials, unseen)
+        {one.claim.claim: one.readings for one in verdicts(those)} for those in (trials, unseen)
     )
     asked = [name for name in every if "all examples" in every[name] and name != "finp/time"]
     words = {name: (every[name]["all examples"], later[name]["all examples"]) for name in asked}

@@ -15,7 +15,7 @@ from algorithms.metrics.statistics import holm
 from attacks.metrics.paired import most_epsilon
 from datasets.splits.class_counts import portions
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.numbers import records
+from orchestrator.papers.records import records
 from tests.support.measured import Rows, differences, ends, measured, shown, stated
 from tests.support.pages import ROOT
 

@@ -16,8 +16,8 @@ from algorithms.core.configs import CurvatureConfig
 from algorithms.interfaces import Run
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.report.measured import agrees
-from orchestrator.report.numbers import counterpart, records
+from orchestrator.papers.records import counterpart, records
+from orchestrator.papers.trials import agrees
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 SWEEPS = sorted(FOLDER.glob("*.yaml"))

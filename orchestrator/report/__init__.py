@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from orchestrator.report.figures.drawing import Format
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # begin what a spreadsheet computes
-CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
+# What a report depends on besides results: these files of these folders.
+CODE = (".py", ".jinja", ".css", ".yaml")
+ROOMS = (Path(__file__).parent, Path(__file__).parents[1] / "papers")
 
 
 def page_path(folder: Path) -> Path:
@@ -98,7 +100,8 @@ def _digest(results: Results) -> str:
     ):
         with suppress(FileNotFoundError, DamageError):
             digest.update(read_manifest(folder).digest.encode())
-    for file in sorted(path for path in Path(__file__).parent.rglob("*.*") if path.suffix in CODE):
+    files = [path for room in ROOMS for path in room.rglob("*.*") if path.suffix in CODE]
+    for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -123,13 +126,14 @@ def _contents(
     Tables without a line are left out, except for the summary. ``lost`` gets a sentence for each
     figure that fails.
     """
+    from orchestrator.papers.numbers import compare
     from orchestrator.report import summary
     from orchestrator.report.figures.catalog import catalog, figures
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.front import fronts
-    from orchestrator.report.numbers import compare, published_markdown
     from orchestrator.report.page import is_shown, page
+    from orchestrator.report.published import published_markdown
 
     paired, compared, undominated = contrasts(results), compare(results), fronts(results)
     tables = {

@@ -17,12 +17,15 @@ from markupsafe import Markup
 
 from datasets.federation import printed
 from orchestrator.config.metric_names import metric
-from orchestrator.report import context, records, summary, verdicts
+from orchestrator.papers.number_page import SWEEP_HEAD, sweep_cells
+from orchestrator.papers.numbers import Number
+from orchestrator.papers.verdict_page import HEAD, MARK, cells
+from orchestrator.papers.verdicts import of_results
+from orchestrator.report import context, records, summary
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
 from orchestrator.report.front import fronts
-from orchestrator.report.numbers import SWEEP_HEAD, Number, sweep_cells
 from orchestrator.report.sentences import headline_risk, sentences_of
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import part_of, read_record
@@ -55,7 +58,7 @@ SECTIONS = (
         VERDICTS,
         "Verdicts on published claims",
         "By one rule and margins for all results; effects are over pairs of trials with the "
-        f"same partition and seed. {verdicts.MARK} marks a verdict on the published trials "
+        f"same partition and seed. {MARK} marks a verdict on the published trials "
         "for which the rule was changed after their numbers had been seen.",
     ),
 )
@@ -222,18 +225,11 @@ def _audits(results: Results) -> list[Grid]:
 
 def _verdicts(results: Results) -> list[Grid]:
     """Every measured part of a published claim; nothing if there is none."""
-    judged = verdicts.of(results)
+    judged = of_results(results)
     parts = [
-        (verdict.claim["text"], part)
-        for verdict in judged
-        for part in verdict.parts
-        if part.effect.n
+        (verdict.claim.text, part) for verdict in judged for part in verdict.parts if part.effect.n
     ]
-    return (
-        [Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts])]
-        if parts
-        else []
-    )
+    return [Grid(HEAD, [[claim, *cells(part)] for claim, part in parts])] if parts else []
 
 
 def _details(paired: Sequence[Contrast], compared: Sequence[Number]) -> list[tuple[str, Grid]]:

@@ -33,6 +33,7 @@ from datasets.federation import printable
 from orchestrator.config.document import read
 from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import metric, metrics
+from orchestrator.papers.numbers import Number, compare
 from orchestrator.report import context
 from orchestrator.report.context import HeadlineRisk, main_risk
 from orchestrator.report.data import Results, Row, Setting, text
@@ -45,7 +46,6 @@ from orchestrator.report.frame import (
     learns,
     power,
 )
-from orchestrator.report.numbers import Number, compare
 from orchestrator.report.records import flagged
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 

@@ -8,7 +8,6 @@ the cells and headings here.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -29,6 +28,7 @@ from orchestrator.report.data import (
 )
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.front import Front
+from orchestrator.report.markdown import escape, markdown_table
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
 READING = (
@@ -50,10 +50,6 @@ PAIRED = (
 Column = tuple[str, Callable[[Setting], str]]  # a heading, and what a setting has below it
 Columns = Sequence[Column]
 WIDEST = 8  # columns of metrics that a page has room for
-
-# Underscores inside a word are not emphasis in Markdown, and metric names read better without
-# backslashes.
-MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
 
 
 # Cells and tables
@@ -114,21 +110,6 @@ def fewer_seeds(setting: Setting, name: str) -> str:
     """
     having = sum(trial.get(name) is not None for trial in setting.finished)
     return f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
-
-
-def markdown_table(
-    head: Sequence[str], lines: Iterable[Sequence[str]], numbers: int | None = None
-) -> str:
-    """A Markdown table. The last ``numbers`` columns are aligned to the right."""
-    right = len(head) - (numbers or 0)
-    rule = ["---:" if i >= right else "---" for i in range(len(head))]
-    body = [[escape(cell) for cell in line] for line in ([*head], *lines)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (body[0], rule, *body[1:]))
-
-
-def escape(cell: str) -> str:
-    """Escape text for Markdown: one line, without cells, links, code, emphasis or HTML."""
-    return MARKS.sub(r"\\\g<0>", " ".join(cell.split()))
 
 
 # The summary

@@ -23,7 +23,8 @@ from orchestrator.config.document import parsed
 from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import Results, read_results
-from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
+from orchestrator.report.markdown import escape, markdown_table
+from orchestrator.report.summary import by_setting, metric_columns
 from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
@@ -152,14 +153,13 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     pictures = {f"{name}.png": shown[f"report/{name}.png"] for name in drawn}
     note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
     with suppress(Exception):  # a note is never worth a run
-        from orchestrator.report import verdicts as judged
+        from orchestrator.papers.verdicts import of_results, words
         from orchestrator.report.context import main_risk
 
         results = read_results(folder.path)
         first = [name for name in main_risk(results) or () if name][::-1]
         verdicts = {
-            f"verdict.{verdict.claim['claim']}": judged.words(verdict)
-            for verdict in judged.of(results)
+            f"verdict.{verdict.claim.claim}": words(verdict) for verdict in of_results(results)
         }
         note = _sweep_note(results, first, list(pictures), experiment, run)
     return Projection(

@@ -77,7 +77,7 @@ def test_a_job_gives_the_same_bytes_and_uploads_little(cluster, tiny, expected, 
     copies = [path for path in {path.resolve() for path in uploaded} if path.is_dir()]
     assert len(copies) == 2
     for copy in copies:
-        assert (copy / "orchestrator" / "report" / "published.yaml").exists() and not (
+        assert (copy / "orchestrator" / "papers" / "published.yaml").exists() and not (
             copy / "tests"
         ).exists()
         files = [path for path in copy.rglob("*") if path.is_file() and path.suffix != ".pyc"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.config.errors import spared
 from orchestrator.config.metric_names import metrics
-from orchestrator.report import verdicts
+from orchestrator.papers.verdicts import of_results
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.attacks import attack_roc, audit
@@ -22,6 +22,7 @@ from orchestrator.report.figures.clients_exposed import clients_exposed
 from orchestrator.report.figures.curves import final, over_rounds
 from orchestrator.report.figures.exposure import exposure
 from orchestrator.report.figures.trade_off import trade_off
+from orchestrator.report.figures.verdicts import forest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +57,7 @@ def catalog() -> dict[str, Drawing]:
             for name in dict.fromkeys(m.final for m in declared)
             if name
         },
-        VERDICTS: lambda arr: verdicts.forest(verdicts.of(arr.results)),
+        VERDICTS: lambda arr: forest(of_results(arr.results)),
     }
 
 

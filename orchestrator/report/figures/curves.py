@@ -14,11 +14,12 @@ from matplotlib.ticker import MaxNLocator
 
 from algorithms.metrics.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.config.metric_names import metric, ordered
+from orchestrator.papers.numbers import Number, compare
+from orchestrator.papers.records import counterpart, records
 from orchestrator.report.context import capital
 from orchestrator.report.data import Setting, grouped, independent, repeat
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
-from orchestrator.report.numbers import Number, compare, counterpart, records
 from orchestrator.report.vocabulary import GROUP_COLORS, key_labels
 
 HOLLOW: dict[str, Any] = {

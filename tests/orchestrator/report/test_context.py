@@ -14,9 +14,10 @@ import pytest
 
 from orchestrator.config.run import resolve
 from orchestrator.config.tune_section import Tune, unaccounted
+from orchestrator.papers.numbers import compare
 from orchestrator.report.context import guarantee_lines, refuted, trial_notes, tuned_sentences
 from orchestrator.report.data import Results, Setting, read_results, results, rows
-from orchestrator.report.numbers import compare, published_markdown
+from orchestrator.report.published import published_markdown
 from orchestrator.report.summary import summary_markdown
 from orchestrator.results.record import SECRET_NOISE
 from tests.support.arranged import printed

@@ -16,8 +16,9 @@ from orchestrator.report.data import Results, plain, read_results, results, rows
 from orchestrator.report.figures.arrangement import arrange
 from orchestrator.report.figures.curves import by_round
 from orchestrator.report.frame import COLUMNS, contrasts, tidy
+from orchestrator.report.markdown import escape, markdown_table
 from orchestrator.report.sentences import limits
-from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
+from orchestrator.report.summary import attacks_markdown, summary_markdown
 from tests.support.arranged import printed
 from tests.support.synthetic_results import seal, write_alone, write_finp
 

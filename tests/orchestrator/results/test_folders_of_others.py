@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from orchestrator.config.errors import ConfigError
+from orchestrator.papers.trials import read_trials
 from orchestrator.report import summary, write_report
 from orchestrator.report.data import read_results
-from orchestrator.report.measured import read_trials
 from orchestrator.report.page import page
 from orchestrator.results.claim import LOCK, Claim, obstacle
 from orchestrator.results.log import MANIFEST, DamageError, Log, damage_of, read_manifest

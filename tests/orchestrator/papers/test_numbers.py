@@ -18,23 +18,20 @@ from orchestrator.config.metric_names import metrics
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.measured import Trial, flat, matches
-from orchestrator.report.numbers import (
+from orchestrator.papers.number_page import markdown
+from orchestrator.papers.numbers import (
     FULL,
     NOT_MEASURED,
     ONE_PARTITION,
     SHORTENED,
-    Counterpart,
     Number,
-    Record,
     compare,
-    counterpart,
-    markdown,
     numbers,
-    published_markdown,
-    records,
 )
+from orchestrator.papers.records import Counterpart, Record, counterpart, records
+from orchestrator.papers.trials import Trial, flat, matches
+from orchestrator.report.data import Results, read_results, results, rows
+from orchestrator.report.published import published_markdown
 from tests.support.pages import ROOT
 from tests.support.synthetic_results import FINP, HAR, write_finp
 

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.report import verdicts as rule
-from orchestrator.report.numbers import load
-from orchestrator.report.verdicts import Effect, Part
+from orchestrator.papers import rule
+from orchestrator.papers.effects import MeasuredPart
+from orchestrator.papers.records import load
+from orchestrator.papers.rule import Effect
+from orchestrator.papers.verdict_page import ERROR_RATES
+from orchestrator.papers.verdicts import judge_parts
 
 FAMILIES = 2000
 
@@ -65,10 +68,10 @@ def families(
     return [{part.verdict for part in judged(edge, family)} for family in drawn]
 
 
-def judged(edge: Edge, family: np.ndarray) -> list[Part]:
+def judged(edge: Edge, family: np.ndarray) -> list[MeasuredPart]:
     """The claims of one family with their verdicts."""
     effects = [Effect(tuple(values.tolist()), edge.printed, 1.0, edge.kind) for values in family]
-    return rule._judged([Part("paper/claim", "", "", effect) for effect in effects])
+    return judge_parts([MeasuredPart("paper/claim", "", "", effect) for effect in effects])
 
 
 def wrong(edge: Edge, pairs: int, claims: int, count: int, spread: float = 1.0) -> float:
@@ -109,21 +112,21 @@ def test_every_verdict_has_an_edge() -> None:
     """But for those that say that nothing is known, and those of several parts."""
     said = {word for edge in EDGES for word in edge.verdicts}
     assert said == {*rule.AGAINST, *rule.FOR, rule.CONTRADICTED}
-    assert [row[:3] for row in load(rule.FILE)["errors"]] == [edge.row for edge in EDGES]
+    assert [row[:3] for row in load(ERROR_RATES)] == [edge.row for edge in EDGES]
 
 
 @pytest.mark.slow
 def test_the_table_of_error_rates_is_what_simulations_give() -> None:
     """Families of ten claims; to change the table, copy what this test prints into
-    ``claims.yaml``.
+    ``error_rates.yaml``.
     """
     rows = []
     for edge in EDGES:
         rates = [wrong(edge, pairs, 10, FAMILIES) for pairs in (5, 10, 25)]
         assert max(rates) <= most(FAMILIES), edge
         rows.append([*edge.row, *(f"{100 * rate:.1f}" for rate in rates)])
-    print("\n".join(f"  - {row}" for row in rows))
-    assert load(rule.FILE)["errors"] == rows
+    print("\n".join(f"- {row}" for row in rows))
+    assert load(ERROR_RATES) == rows
 
 
 @pytest.mark.slow
