@@ -19,23 +19,19 @@ def budget_lines(sweep: Sweep, settled: Sequence[tuple[Run, Run]] = ()) -> list[
     lines = list[str]()
     for slot in ("privacy", "training"):
         chosen = [(run, getattr(run, slot)) for run in sweep.runs]
-        said = [it.module.remark(it.config, run) for run, it in chosen]
-        lines += [
-            line + _scope(sweep, [other == line for other in said])
-            for line in dict.fromkeys(said)
-            if line
-        ]
+        said = [component.module.remark(component.config, run) for run, component in chosen]
+        for line in dict.fromkeys(said):
+            if line:
+                lines.append(line + _scope(sweep, [other == line for other in said]))
     for run, ready in settled:
-        target, found = (part.training.to_dict() for part in (run, ready))
-        noise = (
-            f"needs noise_multiplier {found['noise_multiplier']:g} for the largest of all "
-            "clients' epsilons"
-        )
+        target = run.training.to_dict()
+        noise = ready.training.to_dict()["noise_multiplier"]
         lines.append(
-            f"{found['name']}: target_epsilon {target['target_epsilon']:g} after "
-            f"{run.rounds} rounds {noise}"
+            f"{target['name']}: target_epsilon {target['target_epsilon']:g} after {run.rounds} "
+            f"rounds needs noise_multiplier {noise:g} for the largest of all clients' epsilons"
         )
-    if sweep.tune and (epsilon := search_epsilon(sweep)) is not None:
+    epsilon = search_epsilon(sweep) if sweep.tune else None
+    if sweep.tune and epsilon is not None:
         of = f"of a client with the search, {sweep.tune.draws}; the best alone is published"
         lines.append(f"draws: epsilon {rounded_up(epsilon):g} {of}")
     return list(dict.fromkeys(lines))
@@ -48,14 +44,13 @@ def _scope(sweep: Sweep, holds: Sequence[bool]) -> str:
     if all(holds):
         return ""
     those = [values for values, held in zip(sweep.values, holds, strict=True) if held]
-    words = [
-        f"in {len(those)} of {len(holds)} {'ends of the search space' if sweep.space else 'trials'}"
-    ]
+    what = "ends of the search space" if sweep.space else "trials"
+    words = [f"in {len(those)} of {len(holds)} {what}"]
     for key in sweep.swept:
-        every, here = (
-            dict.fromkeys(text(values[key]) for values in some) for some in (sweep.values, those)
-        )
-        words += [f"{key} {', '.join(here)}"] if len(here) < len(every) else []
+        every = {text(values[key]) for values in sweep.values}
+        here = dict.fromkeys(text(values[key]) for values in those)
+        if len(here) < len(every):
+            words.append(f"{key} {', '.join(here)}")
     return f" ({'; '.join(words)})"
 
 
@@ -63,6 +58,9 @@ def search_epsilon(sweep: Sweep) -> float | None:
     """The epsilon of a client towards whoever sees the best of drawn trials alone; None of
     another sweep.
     """
-    run, draws = sweep.runs[0], sweep.tune and sweep.tune.draws
-    account = run.privacy.module.planned(run.privacy.config, run) if draws else None
-    return draws.epsilon(account) if draws and account else None
+    draws = sweep.tune.draws if sweep.tune else None
+    if not draws:
+        return None
+    run = sweep.runs[0]
+    account = run.privacy.module.planned(run.privacy.config, run)
+    return draws.epsilon(account) if account else None

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from algorithms.interfaces import Run
 from algorithms.metrics.statistics import FEWEST, least_significant
-from datasets.federation import DataError
-from datasets.guard import ComponentError
-from orchestrator.cluster.data_checks import data_problem, own_failure
+from algorithms.models._callables import message_of
+from datasets.federation import DataError, Federation
+from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus, local_nodes
 from orchestrator.config.errors import ConfigError, amount
@@ -29,14 +32,19 @@ from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 
-# to start Ray, the drivers and their actors before the first round, and to write the report
+if TYPE_CHECKING:
+    from orchestrator.estimates.small_runs import SmallRuns
+
+# To start Ray, the drivers and their actors before the first round, and to write the report.
 START_SECONDS = 30.0
 MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
-MOST_PARAMETERS = (
-    25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
-)
+# Of a model whose steps are timed: a few seconds, and less than a gigabyte.
+MOST_PARAMETERS = 25_000_000
 LITTLE = 0.05  # share of the estimate that is not worth another one
-MOST_LISTED, FEW_LISTED = 100, 20  # trials that are all listed, and those that are listed of more
+MOST_LISTED = 100  # trials that are all listed
+FEW_LISTED = 20  # those that are listed of more
+TOO_LARGE = "no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
+MOVING = "clients change their model before every attack on it: shadow models then begin anew"
 
 
 def plan(
@@ -49,20 +57,11 @@ def plan(
         ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks, or
             its model, which is of somebody else, raises something.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("trial", "rounds", "id", ""):
-        table.add_column(heading, overflow="fold")
-    todo = {trial.id for trial in missing}
     listed = trials if len(trials) <= MOST_LISTED else trials[:FEW_LISTED]
-    for trial in listed:
-        table.add_row(
-            trial.title, str(trial.run.rounds), trial.id, "" if trial.id in todo else "complete"
-        )
     others = len(trials) - len(listed)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # what libraries say while steps are timed, as in the workers
+        # What libraries say while steps are timed, as in the workers.
+        warnings.simplefilter("ignore")
         answer = forecast(sweep, missing, place)
     lines = [
         f"and {others} others, which --print-config shows" if others else None,
@@ -72,17 +71,35 @@ def plan(
         _power(trials),
         unrepeatable(missing),
         *tuned_sentences(sweep.tune, [trial.run for trial in trials]),
-        *(trial.run.model.module.remark(trial.run.model.config, trial.run) for trial in missing),
-        *(
-            trial.run.split.module.remark(trial.run.split.config, trial.run.data.config)
-            for trial in missing
-        ),
+        *(_of_model(trial.run) for trial in missing),
+        *(_of_split(trial.run) for trial in missing),
         "nothing was started",
     ]
-    title = Text(
-        f"{sweep.name}: {amount(len(trials), 'trial')}, {len(missing)} to run", style="bold"
-    )
-    return Group(title, table, *(Text(line) for line in dict.fromkeys(lines) if line))
+    title = f"{sweep.name}: {amount(len(trials), 'trial')}, {len(missing)} to run"
+    said = [Text(line) for line in dict.fromkeys(lines) if line]
+    return Group(Text(title, style="bold"), _table(listed, missing), *said)
+
+
+def _table(listed: Sequence[TrialSpec], missing: Sequence[TrialSpec]) -> Table:
+    """Trials with their rounds, their ids and whether they are complete."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("trial", "rounds", "id", ""):
+        table.add_column(heading, overflow="fold")
+    todo = {trial.id for trial in missing}
+    for trial in listed:
+        state = "" if trial.id in todo else "complete"
+        table.add_row(trial.title, str(trial.run.rounds), trial.id, state)
+    return table
+
+
+def _of_model(run: Run) -> str | None:
+    """What a model says of a run."""
+    return run.model.module.remark(run.model.config, run)
+
+
+def _of_split(run: Run) -> str | None:
+    """What a split says of the data."""
+    return run.split.module.remark(run.split.config, run.data.config)
 
 
 def _power(trials: list[TrialSpec]) -> str:
@@ -128,6 +145,33 @@ class Forecast:
     lines: Sequence[str]
 
 
+@dataclass(frozen=True)
+class TimedTrial:
+    """A trial whose steps were timed.
+
+    Attributes:
+        run: what it does.
+        data: its clients, or a part of them.
+        alike: the number of trials that take as long.
+        seconds: by part.
+        anew: those of its shadow models if they begin anew at each attack.
+        reduced: the time of training in reduced precision, in that in float32; None in float32.
+    """
+
+    run: Run
+    data: Federation
+    alike: int
+    seconds: Mapping[str, float]
+    anew: float
+    reduced: float | None
+
+    @property
+    def moving(self) -> float:
+        """The seconds that are added if clients change their model before every attack on it."""
+        several = self.run.clustering.config.clusters > 1
+        return self.anew - self.seconds.get(SHADOWS, 0.0) if several else 0.0
+
+
 def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Forecast | str:
     """What the trials take on the processors of this machine, or why that is not known.
 
@@ -138,99 +182,128 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     if place.gpu:
         return "no estimate: training on a GPU cannot be timed without starting it"
     from orchestrator.estimates.small_runs import SmallRuns  # loads torch
-    from orchestrator.trial import client_actors, worker_session
+    from orchestrator.trial import worker_session
 
     worker_session.keep_freed_memory()  # as in the processes that train
-    small, spent, timed, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
-    reduced = list[float]()  # times of training in reduced precision, in those in float32
-    anew, again = 0.0, 0.0
-    kinds = Counter(map(_kind, missing))
-    examples = {_kind(trial): trial.run for trial in missing}
-    every = -(-len(kinds) // MOST_KINDS)
+    small = SmallRuns(sweep.root_of)
     own = len({counts.first_round(trial.run) for trial in missing}) / len(missing)
-    # In the order of their data, which are then loaded once.
-    for kind in sorted(kinds, key=lambda kind: repr((examples[kind].data, examples[kind].split)))[
-        ::every
-    ]:
-        run = examples[kind]
-        try:
+    timed = []
+    for run, alike in _kinds(missing):
+        with _refusing(sweep, run):
             data, loading = small.data(run)
             size = parameters(run.model, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
-                return (
-                    f"no estimate: a step of a model of {size:.2g} parameters takes more than a "
-                    "plan may"
-                )
-            rate, training = small.rate(run, data), run.training
-            kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(
-                run, data.sizes, rate
-            )
-            first = (own if kept else 1.0) if sweep.resources.share else None
-            of_trial = counts.of_trial(run, data, place, rate, loading, first)
-            shadows = of_trial.get(SHADOWS, 0.0)
-            each_anew = (
-                counts.of_trial(run, data, place, rate, loading, None)[SHADOWS] if shadows else 0.0
-            )
-            if training.module.reduced_precision(training.config):
-                full = replace(
-                    training, config=training.config.model_copy(update={"precision": "float32"})
-                )
-                reduced.append(
-                    rate("train") / small.rate(replace(run, training=full), data)("train")
-                )
-        except DataError as error:
-            raise ConfigError([data_problem(sweep, str(error))]) from error
-        except ComponentError as error:
-            raise ConfigError([data_problem(sweep, str(error))]) from error
-        except (Exception, SystemExit) as error:
-            if not (sentence := own_failure(run, error)):
-                raise
-            raise ConfigError([data_problem(sweep, sentence)]) from error
-        spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
-        anew += kinds[kind] * each_anew
-        if run.clustering.config.clusters > 1:
-            again += kinds[kind] * (each_anew - shadows)
-        timed += kinds[kind]
-        remarks += data.remarks
-        if data.unused >= data.clients:  # more than the remainder of a division
-            used = f"beside {data.sizes.sum()} of clients"
-            remarks.append(
-                f"split {run.split.name}: {data.unused} training examples are unused, {used}"
-            )
-    at_once = min(_concurrent(sweep, place), len(missing))
-    slowdown = max(
-        1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus()
-    )
-    parts = {part: seconds / timed for part, seconds in spent.most_common()}
-    each, in_turn = sum(parts.values()), -(-len(missing) // at_once) * slowdown
-    total, later = START_SECONDS + in_turn * each, in_turn * again / timed
-    scope = f" for {timed} of the trials" if timed < len(missing) else ""
-    shares = ", ".join(
-        f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100
-    )
-    sentences = [
-        f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
-    ]
-    if later > LITTLE * total:
-        moving = (
-            "clients change their model before every attack on it: shadow models then begin anew"
-        )
-        sentences.append(f"{duration(total + later)} if {moving}")
-    if reduced:
-        warning = "warning: " if max(reduced) > 1 else ""
-        remarks.append(
-            f"{warning}training in reduced precision takes {max(reduced):.1f} x as long as "
-            "float32 on this processor"
-        )
-    return Forecast(
-        total,
-        parts,
-        anew / timed,
-        [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks],
-    )
+                return TOO_LARGE.format(size=size)
+            rate = small.rate(run, data)
+            kept = _first_rounds(sweep, run, data, rate, own)
+            seconds = counts.of_trial(run, data, place, rate, loading, kept)
+            anew = 0.0
+            if SHADOWS in seconds:
+                anew = counts.of_trial(run, data, place, rate, loading, None)[SHADOWS]
+            reduced = _reduced(run, data, small)
+        timed.append(TimedTrial(run, data, alike, seconds, anew, reduced))
+    return _summed(sweep, missing, place, timed)
+
+
+def _kinds(missing: Sequence[TrialSpec]) -> list[tuple[Run, int]]:
+    """Trials that take equally long as one run and their number; of many kinds, some.
+
+    In the order of their data, which are then loaded once.
+    """
+    alike = Counter(map(_kind, missing))
+    runs = {_kind(trial): trial.run for trial in missing}
+    kinds = sorted(alike, key=lambda kind: repr((runs[kind].data, runs[kind].split)))
+    every = -(-len(kinds) // MOST_KINDS)
+    return [(runs[kind], alike[kind]) for kind in kinds[::every]]
 
 
 def _kind(trial: TrialSpec) -> str:
     """What trials have in common that take equally long: all but their seeds."""
     plain = trial.run.to_dict()
     return repr({**plain, "seed": None, "data": {**plain["data"], "split_seed": None}})
+
+
+@contextmanager
+def _refusing(sweep: Sweep, run: Run) -> Iterator[None]:
+    """Refuse the sweep where data do not suit the run, or a model of somebody else's fails."""
+    try:
+        yield
+    except DataError as error:
+        raise ConfigError([data_problem(sweep, str(error))]) from error
+    except Exception as error:
+        if not run.model.module.OWN_VALUES:
+            raise
+        sentence = (
+            f"model.name: {run.model.title} fails on these data, as it would in the run: "
+            f"{message_of(error)}"
+        )
+        raise ConfigError([data_problem(sweep, sentence)]) from error
+
+
+def _first_rounds(
+    sweep: Sweep, run: Run, data: Federation, rate: counts.Rate, own: float
+) -> float | None:
+    """The share of the first rounds that a trial trains itself, where ``own`` of a sweep's are
+    different ones; None if nothing is kept.
+    """
+    from orchestrator.trial import client_actors
+
+    if not sweep.resources.share:
+        return None
+    size = parameters(run.model, data.shape, data.classes) or 0
+    worth = client_actors.WORTH * counts.a_client(run, data.sizes, rate)
+    return own if size == 0 or FLOAT * size < worth else 1.0
+
+
+def _reduced(run: Run, data: Federation, small: SmallRuns) -> float | None:
+    """The time of training in reduced precision, in that in float32; None in float32."""
+    training = run.training
+    if not training.module.reduced_precision(training.config):
+        return None
+    full = training.config.model_copy(update={"precision": "float32"})
+    in_full = replace(run, training=replace(training, config=full))
+    return small.rate(run, data)("train") / small.rate(in_full, data)("train")
+
+
+def _summed(
+    sweep: Sweep, missing: Sequence[TrialSpec], place: Placement, timed: Sequence[TimedTrial]
+) -> Forecast:
+    """The forecast for all trials, of which some were timed."""
+    trials = sum(one.alike for one in timed)
+    spent = Counter[str]()
+    for one in timed:
+        spent.update({part: one.alike * seconds for part, seconds in one.seconds.items()})
+    parts = {part: seconds / trials for part, seconds in spent.most_common()}
+    each = sum(parts.values())
+    anew = sum(one.alike * one.anew for one in timed) / trials
+    moving = sum(one.alike * one.moving for one in timed) / trials
+    at_once = min(_concurrent(sweep, place), len(missing))
+    threads = at_once * place.actors * missing[0].run.training.config.threads
+    in_turn = -(-len(missing) // at_once) * max(1.0, threads / local_cpus())
+    total = START_SECONDS + in_turn * each
+    scope = f" for {trials} of the trials" if trials < len(missing) else ""
+    lines = [f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"]
+    if in_turn * moving > LITTLE * total:
+        lines.append(f"{duration(total + in_turn * moving)} if {MOVING}")
+    shares = ", ".join(
+        f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100
+    )
+    lines.append(f"a trial takes {duration(each)}: {shares}")
+    return Forecast(total, parts, anew, [*lines, *_remarks(timed)])
+
+
+def _remarks(timed: Sequence[TimedTrial]) -> Iterator[str]:
+    """What data leave unused, and what reduced precision costs here."""
+    for one in timed:
+        data = one.data
+        yield from data.remarks
+        if data.unused >= data.clients:  # more than the remainder of a division
+            used = f"beside {data.sizes.sum()} of clients"
+            yield f"split {one.run.split.name}: {data.unused} training examples are unused, {used}"
+    reduced = [one.reduced for one in timed if one.reduced is not None]
+    if reduced:
+        warning = "warning: " if max(reduced) > 1 else ""
+        yield (
+            f"{warning}training in reduced precision takes {max(reduced):.1f} x as long as "
+            "float32 on this processor"
+        )

@@ -32,14 +32,15 @@ from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
-# processor seconds of a first try that is done again, because most may be those of loading code
+# Seconds of a first try that is done again, because most of them may be those of loading code.
 LOADING = 3.0
 LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
-# how many times as long a try is expected to take as the one before, with twice the clients and
-# examples
+# How many times as long a try is expected to take as the one before, with twice the clients and
+# examples.
 GROWTH = 4
-CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
-# products with the Hessian, which Lanczos takes; other searches are to take half of what they may
+CLIENTS = 2  # in the smallest try
+EXAMPLES = 8  # of each client in it
+# Products with the Hessian, which Lanczos takes; other searches are to take half of what they may.
 MOST_STEPS = 4
 MOST_PASSES = 2  # of local training, so that beginning a client counts less
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
@@ -110,26 +111,12 @@ class SmallRuns:
         Once `LIMIT` is spent, a similar one stands for it: another setting of the same components
         on the same data set.
         """
-        small, unread = Small(run, data), ("epochs", "lr", "lr_decay")
-        training = {
-            name: value for name, value in run.training.to_dict().items() if name not in unread
-        }
-        method = (
-            run.training.name,
-            run.training.module.reduced_precision(run.training.config),
-            run.objective.name,
-        )
+        small = Small(run, data)
 
         def rate(step: str, attack: str = "") -> float:
             step = "train" if step == "replicate" and not trains_together(run) else step
-            settings: dict[str, Any] = {
-                **dict.fromkeys(TRAINING, (training, run.objective)),
-                "curve": run.curvature,
-                "serve": (run.aggregation, run.privacy),
-                "attack": (attack and attack_named(run, attack), run.data),
-            }
-            names = (step, attack, run.model, data.name, step in TRAINING and method)
-            similar, key = self._seconds.setdefault(repr(names), {}), repr(settings.get(step))
+            similar = self._seconds.setdefault(_components(run, data, step, attack), {})
+            key = _settings(run, step, attack)
             if similar and self.spent >= LIMIT:
                 return similar.get(key, next(reversed(similar.values())))
             if key not in similar:
@@ -141,9 +128,32 @@ class SmallRuns:
         return rate
 
 
+def _components(run: Run, data: Federation, step: str, attack: str) -> str:
+    """What steps have in common of which one may stand for another."""
+    method = None
+    if step in TRAINING:
+        reduced = run.training.module.reduced_precision(run.training.config)
+        method = (run.training.name, reduced, run.objective.name)
+    return repr((step, attack, run.model, data.name, method))
+
+
+def _settings(run: Run, step: str, attack: str) -> str:
+    """What the seconds of a step depend on besides."""
+    if step in TRAINING:
+        unread = ("epochs", "lr", "lr_decay")
+        training = run.training.to_dict()
+        read = {name: value for name, value in training.items() if name not in unread}
+        return repr((read, run.objective))
+    if step == "curve":
+        return repr(run.curvature)
+    if step == "serve":
+        return repr((run.aggregation, run.privacy))
+    return repr((attack_named(run, attack), run.data)) if attack else ""
+
+
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
-    """Return the first clients of a federation with some examples each, in every part, and as
-    many of nobody; itself if that is all.
+    """Return the first clients of a federation with some examples each, and as many others;
+    itself if that is all.
     """
     clients, sizes = min(clients, data.clients), np.minimum(data.sizes, examples)[:clients]
     if clients == data.clients and (sizes == data.sizes).all():
@@ -153,9 +163,7 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     )
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
-        most = dict.fromkeys(range(clients), examples) | {NOBODY: clients * examples}
-        each = [np.flatnonzero(owner == client)[:count] for client, count in most.items()]
-        rows = np.sort(np.concatenate(each))
+        rows = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
         return part[rows], owner[rows]
 
     test, test_owner = of_those(data.test, data.test_owner)
@@ -181,6 +189,15 @@ def fixed(_purpose: str, *place: int) -> np.random.Generator:
 
 
 @dataclass(frozen=True, eq=False)
+class Try:
+    """A step on a part of the data: its units, and the seconds that they took."""
+
+    data: Federation
+    units: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
 class Small:
     """The steps of a run on a part of its federation, one for each of `counts.Rate`."""
 
@@ -195,59 +212,75 @@ class Small:
         """
         multiply_with_one_thread()
         torch.set_num_threads(self.run.training.config.threads)
-        clients = {"train": self.together, "replicate": self.together, "curve": 1}.get(
-            step, CLIENTS
-        )
-        tries, size, spent, loaded = [(0.0, 0.0)], 1, 0.0, False
+        tries: list[Try] = []
+        size = 1
+        spent = 0.0
+        loaded = False
         while True:
-            small, started = (
-                in_small(self.data, clients * size, EXAMPLES * size),
-                time.perf_counter(),
-            )
+            started = time.perf_counter()
             try:
-                units, work = getattr(self, step)(small, *filter(None, [attack]))
-                wall, processor = time.perf_counter(), time.process_time()
-                work()
-                # While other programs have the processor, seconds do not count.
-                seconds = min(time.perf_counter() - wall, time.process_time() - processor)
+                one = self._try(step, attack, size)
             except DataError:
-                if small is self.data:
+                if self._part(step, size) is self.data:
                     raise
                 size *= 2
                 continue
             whole = time.perf_counter() - started
-            # The very first try also loads code, which is no part of a step.
-            if not loaded and seconds < LOADING:
-                loaded = True
+            if not loaded and whole < LOADING:
+                loaded = True  # the very first try also loads code, which is no part of a step
                 continue
-            tries.append((units, seconds))
+            tries.append(one)
             spent += whole
-            if (
-                small is self.data
-                or whole > EACH
-                or (len(tries) > 2 and spent + GROWTH * whole > EACH)
-            ):
-                mean = min(seconds / units for units, seconds in tries[1:])
-                (before, earlier), (after, later) = tries[-2:]
-                held, had, cap = (
-                    self.data.sizes.mean(),
-                    small.sizes.mean(),
-                    self.run.curvature.examples,
-                )
-                passes = self.run.training.config.epochs / self.light.training.config.epochs
-                grown = passes * held / had if step in TRAINING else min(held, cap) / min(had, cap)
-                entire = {"attack": 1.0, "evaluate": 0.0, "serve": 0.0}.get(step, after * grown)
-                if (
-                    small is self.data
-                    or entire <= after
-                    or min(after - before, later - earlier) <= 0
-                ):
-                    return mean
-                # What does not grow with the examples, as vectors as long as the model, is spread
-                # over more than here.
-                further = (later - earlier) / (after - before)
-                return min(mean, max(mean / 2, further + (later - further * after) / entire))
+            long = whole > EACH or (len(tries) > 1 and spent + GROWTH * whole > EACH)
+            if one.data is self.data or long:
+                return self._per_unit(step, tries)
             size *= 2
+
+    def _part(self, step: str, size: int) -> Federation:
+        """The data of a try: so many times those of the smallest one."""
+        clients = {"train": self.together, "replicate": self.together, "curve": 1}
+        return in_small(self.data, clients.get(step, CLIENTS) * size, EXAMPLES * size)
+
+    def _try(self, step: str, attack: str, size: int) -> Try:
+        """Do a step on a part of the data."""
+        part = self._part(step, size)
+        units, work = getattr(self, step)(part, *filter(None, [attack]))
+        wall = time.perf_counter()
+        processor = time.process_time()
+        work()
+        # While other programs have the processor, seconds do not count.
+        seconds = min(time.perf_counter() - wall, time.process_time() - processor)
+        return Try(part, units, seconds)
+
+    def _per_unit(self, step: str, tries: Sequence[Try]) -> float:
+        """The seconds of a unit by these tries; what a step takes once, however many examples it
+        has, is spread over all that it has in the run.
+        """
+        mean = min(one.seconds / one.units for one in tries)
+        before = tries[-2] if len(tries) > 1 else Try(self.data, 0.0, 0.0)
+        last = tries[-1]
+        units = last.units - before.units
+        seconds = last.seconds - before.seconds
+        entire = self._units_in_run(step, last)
+        if last.data is self.data or entire <= last.units or min(units, seconds) <= 0:
+            return mean
+        further = seconds / units
+        once = last.seconds - further * last.units
+        return min(mean, max(mean / 2, further + once / entire))
+
+    def _units_in_run(self, step: str, last: Try) -> float:
+        """The units of a step in the run itself; 0 where nothing is spread."""
+        if step == "attack":
+            return 1.0
+        if step in ("evaluate", "serve"):
+            return 0.0
+        held = self.data.sizes.mean()
+        had = last.data.sizes.mean()
+        if step in TRAINING:
+            passes = self.run.training.config.epochs / self.light.training.config.epochs
+            return float(last.units * (passes * held / had))
+        most = self.run.curvature.examples
+        return float(last.units * (min(held, most) / min(had, most)))
 
     @property
     def together(self) -> int:
@@ -344,12 +377,8 @@ class Small:
     def attack(self, data: Federation, name: str) -> Step:
         """Attack the updates of a round, or a model; by the examples that updates or shadow
         models are tried on.
-
-        Raises DataError if so few of the data are too few for the attack.
         """
         kinds = (attack := attack_named(self.run, name)).module.KINDS
-        if data is not self.data and attack.module.data_problems(attack.config, data):
-            raise DataError(f"{name} needs more of {data.name}")
         make = (
             self._observe
             if "updates" in kinds
