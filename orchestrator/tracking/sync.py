@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
     from torch import nn
 
-# pixels: a note shows pictures in their full size, and a wider one pushes its page off the screen
+# Pixels: a note shows pictures in their full size, and a wider one pushes its page off the screen.
 FIGURE_WIDTH = 700
-SWEEP, TRIAL = (
-    "fedpriv.sweep",
-    "fedpriv.trial",
-)  # tags: the identity of the results folder, and the trial's id
-MARK, MODELS = (
-    "fedpriv.manifest",
-    "fedpriv.models",
-)  # tags: what was logged, and of which groups models were
-PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
-KIND = {
-    "mlflow.experimentKind": "custom_model_development"
-}  # opens on runs, not on pages for language models
+# Tags.
+SWEEP = "fedpriv.sweep"  # the identity of the results folder
+TRIAL = "fedpriv.trial"  # the trial's id
+MARK = "fedpriv.manifest"  # what was logged
+MODELS = "fedpriv.models"  # of which groups models were
+PARENT = "mlflow.parentRunId"
+NOTE = "mlflow.note.content"
+# Opens on runs, not on pages for language models.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
 # MLflow's limits; what is longer makes it refuse the whole request.
-BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
+BATCH = 1000
+TAG_LENGTH = 5000
+PARAM_LENGTH = 6000
+NAME_LENGTH = 250
 
 
 class MlflowSweep:
@@ -63,11 +63,11 @@ class MlflowSweep:
     """
 
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
-        self.folder, self.client = folder, client
+        self.folder = folder
+        self.client = client
         self.identity = {SWEEP: str(read_sweep(folder).facts["id"])}
-        self.experiment = self._experiment(
-            (artifacts / folder.name).as_uri() if artifacts else None
-        )
+        place = (artifacts / folder.name).as_uri() if artifacts else None
+        self.experiment = self._experiment(place)
 
     def sync(
         self,
@@ -89,50 +89,73 @@ class MlflowSweep:
             models: trained models are sent, too, and this is called with a sentence on those that
                 cannot be; None: they are not.
         """
-        live, folder = live or {}, self.folder
-        facts, values = read_sweep(folder).facts, dict(swept or {})
-        rows = {row["id"]: row for row in facts["trials"]}
-        for trial, row in rows.items():
-            values[trial] = {
-                key: plain(row[key]) for key in facts["swept"] if row.get(key) is not None
-            }
+        live = live or {}
+        facts = read_sweep(self.folder).facts
+        values = {**(swept or {}), **_swept(facts)}
         chosen = [trial for trial in values if only is None or trial in only]
-        records = {
-            trial: record for trial in chosen if (record := read_record(folder.trial(trial)))
-        }
-        for trial in (
-            records.keys() & rows.keys()
-        ):  # the row of a trial knows the epsilon of the search behind it
-            planned = {name: rows[trial][name] for name in rows[trial].keys() & metrics().keys()}
-            records[trial]["metrics"] = planned | (records[trial].get("metrics") or {})
-        runs, manifest = self._runs(), content_hash(folder)
+        records = self._records(chosen, facts)
+        runs = self._runs()
+        manifest = content_hash(self.folder)
         parent = self._parent(runs)
         stale = [
-            it
-            for it, record in records.items()
-            if not _is_logged(runs, it, record["manifest"], values[it])
+            trial
+            for trial, record in records.items()
+            if not _is_logged(runs, trial, record["manifest"], values[trial])
         ]
         for trial in stale:
             content = projection.project_trial(
-                folder, records[trial], trial, values[trial], self.experiment
+                self.folder, records[trial], trial, values[trial], self.experiment
             )
             self._log(runs.get(trial, ()), content, {TRIAL: trial, PARENT: parent}, live.get(trial))
         sweep = None
         if only is None and not _is_logged(runs, "", manifest):
-            sweep = projection.project_sweep(folder, values, self.experiment, parent)
+            sweep = projection.project_sweep(self.folder, values, self.experiment, parent)
             self._log((), sweep, {}, parent)
         if stale or sweep:
-            tags = KIND | ({NOTE: sweep.note} if sweep else {})
-            for name, text in tags.items():
-                self.client.set_experiment_tag(self.experiment, name, text)
-        for trial in live if only is None else ():
-            if (
-                trial not in records
-            ):  # interrupted: the next run resumes the trial, and opens another run for it
-                self.client.set_terminated(live[trial], "KILLED")
+            self._tag_experiment(records, values, sweep)
+        if only is None:
+            self._end_interrupted(live, records)
         if models:
             self._log_models(records, models)
         return len(stale) + bool(sweep)
+
+    def _records(
+        self, trials: Iterable[str], facts: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """The records of trials that have one, in which the row of a trial in the sweep's
+        manifest adds the epsilon of the search behind it.
+        """
+        rows = {row["id"]: row for row in facts["trials"]}
+        records = {}
+        for trial in trials:
+            record = read_record(self.folder.trial(trial))
+            if record:
+                row = rows.get(trial, {})
+                planned = {name: row[name] for name in row.keys() & metrics().keys()}
+                record["metrics"] = planned | (record.get("metrics") or {})
+                records[trial] = record
+        return records
+
+    def _tag_experiment(
+        self,
+        records: Mapping[str, Mapping[str, Any]],
+        values: Mapping[str, Mapping[str, Any]],
+        sweep: Projection | None,
+    ) -> None:
+        """Say which columns the sweep's experiment shows, and write its note."""
+        tags = KIND
+        if sweep:
+            tags[NOTE] = sweep.note
+        for name, text in tags.items():
+            self.client.set_experiment_tag(self.experiment, name, text)
+
+    def _end_interrupted(self, live: Mapping[str, str], records: Collection[str]) -> None:
+        """End the open runs of trials that were interrupted: the next run resumes them, and opens
+        other runs for them.
+        """
+        for trial, run in live.items():
+            if trial not in records:
+                self.client.set_terminated(run, "KILLED")
 
     def open_trial(self, trial: str, name: str, tags: Mapping[str, str]) -> str:
         """Open the run of a trial that starts or is resumed, in place of what MLflow had of it;
@@ -143,16 +166,10 @@ class MlflowSweep:
         self.client.update_run(parent, status="RUNNING")
         for run in runs.get(trial, ()):
             self.client.delete_run(run.info.run_id)
-        cut = (
-            {tag: text[:TAG_LENGTH] for tag, text in tags.items()}
-            | self.identity
-            | {TRIAL: trial, PARENT: parent}
-        )
-        return str(
-            self.client.create_run(
-                self.experiment, tags=cut, run_name=name[:NAME_LENGTH]
-            ).info.run_id
-        )
+        cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()}
+        cut |= {**self.identity, TRIAL: trial, PARENT: parent}
+        run = self.client.create_run(self.experiment, tags=cut, run_name=name[:NAME_LENGTH])
+        return str(run.info.run_id)
 
     def log_points(self, run: str, points: Sequence[Metric]) -> None:
         """Send values of metrics, in batches that MLflow accepts."""
@@ -161,14 +178,17 @@ class MlflowSweep:
 
     def _runs(self) -> dict[str, list[Run]]:
         """The runs of the sweep in MLflow by trial; the sweep's own run is ""."""
-        runs, token, more = list["Run"](), None, True
+        runs: list[Run] = []
+        token = None
+        more = True
         query = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
         while more:
             page = self.client.search_runs(
                 [self.experiment], query, max_results=500, page_token=token
             )
             runs += page
-            token, more = page.token, bool(page.token)
+            token = page.token
+            more = bool(token)
         return grouped((run.data.tags.get(TRIAL, ""), run) for run in runs)
 
     def _parent(self, runs: dict[str, list[Run]]) -> str:
@@ -207,34 +227,36 @@ class MlflowSweep:
         cut = {name: text[:TAG_LENGTH] for name, text in content.tags.items()} | tags
         client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
         # The metric that is the last of each round tells which rounds were sent live.
-        sent = (
-            {point.step for point in client.get_metric_history(run_id, ROUND)} if opened else set()
-        )
-        self.log_points(
-            run_id,
-            [*(point for point in content.rounds if point.step not in sent), *content.finals],
-        )
+        history = client.get_metric_history(run_id, ROUND) if opened else ()
+        sent = {point.step for point in history}
+        rounds = [point for point in content.rounds if point.step not in sent]
+        self.log_points(run_id, [*rounds, *content.finals])
         context = [InputTag("mlflow.data.context", "train")]
         client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
+        self._log_files(run_id, content)
+        client.set_terminated(run_id, content.status, content.ended)
+        client.set_tag(run_id, MARK, content.manifest)
+
+    def _log_files(self, run_id: str, content: Projection) -> None:
+        """Send files, and pictures in a size that a note can show."""
         with tempfile.TemporaryDirectory() as place:
             for name, file in content.files.items():
                 copy = Path(place) / name
                 copy.parent.mkdir(exist_ok=True)
                 copy.write_bytes(file)
-            client.log_artifacts(run_id, place)
+            self.client.log_artifacts(run_id, place)
         for name, file in content.pictures.items():
             with Image.open(BytesIO(file)) as image:
                 image.thumbnail((FIGURE_WIDTH, image.height))
-                client.log_image(run_id, image, f"{PICTURES}/{name}")
-        client.set_terminated(run_id, content.status, content.ended)
-        client.set_tag(run_id, MARK, content.manifest)
+                self.client.log_image(run_id, image, f"{PICTURES}/{name}")
 
     def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> None:
         """Send the trained models of trials, one for each group, that MLflow lacks."""
         runs = self._runs()
-        for run in [
-            run for trial in trials for run in runs.get(trial, ()) if MODELS not in run.data.tags
-        ]:
+        of_trials = [run for trial in trials for run in runs.get(trial, ())]
+        for run in of_trials:
+            if MODELS in run.data.tags:
+                continue
             try:
                 models = saved_models(self.folder.trial(run.data.tags[TRIAL]))
             except (ConfigError, OSError) as error:
@@ -283,18 +305,22 @@ class MlflowSweep:
         In the store beside the results (``place``), it is made anew where the results folder was
         moved, because MLflow keeps the former place, or where the sweep was deleted and run again.
         """
-        client, name, tags = self.client, self.folder.name, {**self.identity, **KIND}
+        client = self.client
+        name = self.folder.name
+        tags = {**self.identity, **KIND}
         try:
             former = client.get_experiment_by_name(name)
             is_others = former is not None and self._is_others(former)
         except MlflowException as error:
             if status(error) != FORBIDDEN:
                 raise
-            former, is_others = None, True  # this user may not even see it
+            former = None  # this user may not even see it
+            is_others = True
         owner = former.tags.get(SWEEP) if former else None
         if is_others and not (place and owner):
             name = f"{name} ({self.identity[SWEEP][:8]})"
-            former, is_others = client.get_experiment_by_name(name), False
+            former = client.get_experiment_by_name(name)
+            is_others = False
         was_deleted = former is not None and former.lifecycle_stage == "deleted"
         if former and was_deleted:
             client.restore_experiment(former.experiment_id)
@@ -320,6 +346,15 @@ class MlflowSweep:
         return bool(self.client.search_runs([experiment.experiment_id], max_results=1))
 
 
+def _swept(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The swept values of the trials in a sweep's manifest."""
+    values = {}
+    for row in facts["trials"]:
+        given = {key: row[key] for key in facts["swept"] if row.get(key) is not None}
+        values[row["id"]] = {key: plain(value) for key, value in given.items()}
+    return values
+
+
 def _is_logged(
     runs: Mapping[str, Sequence[Run]], trial: str, manifest: str, swept: Iterable[str] = ()
 ) -> bool:
@@ -330,7 +365,8 @@ def _is_logged(
     """
     if trial and len(runs.get(trial, ())) != 1:
         return False
-    run, parent = runs[trial][0], runs[""][0].info.run_id
+    run = runs[trial][0]
+    parent = runs[""][0].info.run_id
     below = not trial or run.data.tags.get(PARENT) == parent
     told = {key[:NAME_LENGTH] for key in swept} <= run.data.params.keys()
     return below and told and run.data.tags.get(MARK) == manifest and run.info.status != "RUNNING"
