@@ -63,12 +63,10 @@ NOTES = (
     "epsilon: what the AUC comes to for one example at delta 1e-5. It is an estimate from "
     "below, because a better attack may find more, and certifies nothing.",
 )
-AGAIN, TOGETHER = (
-    256,
-    16,
-)  # examples of which a module is asked again, and how many of them at a time
-# share of the outputs by which they may differ from call to call; in half precision, 4 units in the
-# last place
+AGAIN = 256  # examples of which a module is asked again
+TOGETHER = 16  # how many of them at a time
+# Share of the outputs by which they may differ from call to call; in half precision, 4 units in the
+# last place.
 ROUNDED = 0.005
 
 
@@ -112,15 +110,15 @@ def audit(
     modules = _modules(module, references)
     module = modules["module"]
     x, y, member = _examples(members, nonmembers, module)
-    batches = [
-        (x[at : at + batch_size], y[at : at + batch_size]) for at in range(0, len(x), batch_size)
-    ]
+    begins = range(0, len(x), batch_size)
+    batches = [(x[at : at + batch_size], y[at : at + batch_size]) for at in begins]
     largest = int(y.max())
     logits = {}
     for name, model in modules.items():
         with _in_evaluation(model, largest) as held:
             logits[name] = _logits(name, model, batches, largest)
-            if why := _unsteady(name, model, x, logits[name], min(TOGETHER, batch_size), held):
+            why = _unsteady(name, model, x, logits[name], min(TOGETHER, batch_size), held)
+            if why:
                 raise refusal(f"{why}; no attack on single examples can be made", name)
     attacked = logits.pop("module")
     for name, reference in logits.items():
@@ -128,20 +126,24 @@ def audit(
             raise refusal(
                 f"gives {reference.shape[1]} classes, but module gives {attacked.shape[1]}", name
             )
-    norms = None
-    if gradients and any(parameter.requires_grad for parameter in module.parameters()):
-        problem = (
-            "its gradients cannot be computed: {}; give gradients=False to leave out the attack "
-            "by gradients"
-        )
-        with _in_evaluation(module, largest):
-            norms = _asked(
-                "module", module, batches, partial(one_model.gradient_norms, module), problem
-            )
+    norms = _norms(module, batches, largest) if gradients else None
     rng = np.random.default_rng([seed, 0])
     attacks = one_model.attack(Outputs(attacked, y, member), norms, list(logits.values()), rng)
     measures = one_model.measures(attacks, member, np.random.default_rng([seed, 1]))
     return Audit(tuple(measures), {name: attack.ranked for name, attack in attacks.items()}, member)
+
+
+def _norms(module: nn.Module, batches: list[Any], largest: int) -> Any:
+    """The norms of the examples' gradients; None if no parameter has one."""
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        return None
+    problem = (
+        "its gradients cannot be computed: {}; give gradients=False to leave out the attack "
+        "by gradients"
+    )
+    norms = partial(one_model.gradient_norms, module)
+    with _in_evaluation(module, largest):
+        return _asked("module", module, batches, norms, problem)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

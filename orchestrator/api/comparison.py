@@ -55,15 +55,10 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
 
     both = [name for name in first.metrics if name in second.metrics]
     columns = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
-    names = measured(
-        metrics,
-        both,
-        "no metric {!r} of both sweeps",
-        [name for name in both if name in columns] or both,
-    )
-    sweeps = [
-        str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)
-    ]
+    default = [name for name in both if name in columns] or both
+    names = measured(metrics, both, "no metric {!r} of both sweeps", default)
+    alike = first.name == second.name
+    sweeps = [str(sweep.folder) if alike else sweep.name for sweep in (first, second)]
     partners = [
         [mine for mine in first.settings if _comparable(first, mine, second, theirs)]
         for theirs in second.settings
@@ -73,19 +68,30 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     for name in names:
         lines += [_line(first, sweeps[0], setting, name) for setting in first.settings]
         for setting, same in zip(second.settings, partners, strict=True):
-            label, theirs = _label(second, setting), _dealt(second, setting)
-            pairs = [(_label(first, mine), _dealt(first, mine)) for mine in same]
-            tests = [contrast("", label, base, "", name, theirs, mine) for base, mine in pairs]
-            tests = [test for test in tests if test.difference.n]
-            contrasts += [
-                replace(test, place=place) for place, test in enumerate(tests, len(lines))
-            ]
+            tests = _tests(first, second, setting, same, name)
+            for place, test in enumerate(tests, len(lines)):
+                contrasts.append(replace(test, place=place))
             lines += [_line(second, sweeps[1], setting, name) for _ in range(max(len(tests), 1))]
     for paired in corrected(contrasts, main_risk(second) or ()):
         d = paired.difference
         values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, paired.p_holm)
         lines[paired.place] |= dict(zip(DIFFERENCE, values, strict=True))
     return pd.DataFrame(lines, columns=[*COLUMNS, *(DIFFERENCE if contrasts else ())])
+
+
+def _tests(
+    first: Results, second: Results, setting: Setting, partners: Sequence[Setting], name: str
+) -> list[Contrast]:
+    """A metric in a setting of the second sweep against each of its partners in the first."""
+    label = _label(second, setting)
+    dealt = _dealt(second, setting)
+    tests = []
+    for partner in partners:
+        base = _label(first, partner)
+        test = contrast("", label, base, "", name, dealt, _dealt(first, partner))
+        if test.difference.n:
+            tests.append(test)
+    return tests
 
 
 def measured(

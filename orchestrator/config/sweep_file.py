@@ -167,54 +167,57 @@ class Space:
         """The trial at ``point``, None if it cannot be used, and its problems with keys from the
         top of the file.
         """
-        base, keys, problems = self.base, dict[str, Key](), list[ConfigProblem]()
+        base = self.base
+        keys: dict[str, Key] = {}
+        problems: list[ConfigProblem] = []
         for swept in sorted(point, key=lambda key: key.count(".")):
             choice = point[swept]
             try:
                 key = locate(base, swept.split("."))
-                before = value_at(self.base, key)
-                if (
-                    isinstance(choice.value, str)
-                    and isinstance(before, dict)
-                    and not before.keys() <= {"name"}
-                ):
-                    keep = (
-                        f"sweep {swept}.name to keep "
-                        f"{', '.join(name for name in before if name != 'name')} of base"
-                    )
-                    drop = f"write {{name: {choice.value}}} to drop them"
-                    problems.append(ConfigProblem(f"{keep}, or {drop}", choice.key))
-                base, keys[swept] = assign(base, key, choice.value), key
+                problems += self._lost(swept, key, choice)
+                base = assign(base, key, choice.value)
             except KeyPathError as error:
                 problems.append(ConfigProblem(str(error), ("sweep", swept)))
+            else:
+                keys[swept] = key
         run, wrong = check(base, self.names)
         problems += [replace(problem, key=self._origin(problem, point, keys)) for problem in wrong]
         if run is None or not all(problem.unread for problem in problems):
             return None, problems
-        written = run.to_dict() if self.names else None
-        absent = {
-            key for key in point if written and value_at(written, keys[key], MISSING) is MISSING
-        }
-        return (
-            run,
-            {key: None if key in absent else choice.value for key, choice in point.items()},
-        ), problems
+        values = {key: choice.value for key, choice in point.items()}
+        if self.names:
+            written = run.to_dict()
+            for swept, key in keys.items():
+                if value_at(written, key, MISSING) is MISSING:
+                    values[swept] = None
+        return (run, values), problems
+
+    def _lost(self, swept: str, key: Key, choice: Choice) -> list[ConfigProblem]:
+        """The problem that a name is swept where ``base`` has fields, which would be lost."""
+        before = value_at(self.base, key)
+        if not isinstance(choice.value, str) or not isinstance(before, dict):
+            return []
+        fields = [name for name in before if name != "name"]
+        if not fields:
+            return []
+        keep = f"sweep {swept}.name to keep {', '.join(fields)} of base"
+        drop = f"write {{name: {choice.value}}} to drop them"
+        return [ConfigProblem(f"{keep}, or {drop}", choice.key)]
 
     def _origin(self, problem: ConfigProblem, point: Point, keys: Mapping[str, Key]) -> Key:
         """The key in the file of the part of a trial that ``problem`` is about; ``keys`` are
         those of the swept values.
         """
         key = problem.key
-        if containing := [swept for swept, at in keys.items() if key[: len(at)] == at]:
+        containing = [swept for swept, at in keys.items() if key[: len(at)] == at]
+        if containing:
             swept = max(containing, key=lambda swept: len(keys[swept]))
             misnamed = problem.misnamed and key == keys[swept]
             return ("sweep", swept) if misnamed else (*point[swept].key, *key[len(keys[swept]) :])
         inside = [swept for swept, at in keys.items() if at[: len(key)] == key]
-        return (
-            ("sweep", inside[0])
-            if inside and value_at(self.base, key, MISSING) is MISSING
-            else ("base", *key)
-        )
+        if inside and value_at(self.base, key, MISSING) is MISSING:
+            return ("sweep", inside[0])
+        return ("base", *key)
 
     def trials(self, spanned: Sequence[Point]) -> tuple[list[Trial], list[ConfigProblem]]:
         """The trial at every point that is valid, and each problem once, with keys from the top
@@ -228,7 +231,8 @@ class Space:
         where: dict[ConfigProblem, list[Point]] = {}  # the points at which a problem appears
         for point in spanned:
             trial, wrong = self.trial(point)
-            trials += [trial] if trial else []
+            if trial:
+                trials.append(trial)
             for problem in dict.fromkeys(wrong):
                 where.setdefault(problem, []).append(point)
         fields = {
@@ -242,12 +246,10 @@ class Space:
             if problem.unread and unread[fields[problem]] < len(spanned):
                 continue
             if problem.key[0] == "base" and len(at) < len(spanned):
-                first = ", ".join(
-                    f"{key}: {format_value(choice.value)}" for key, choice in at[0].items()
-                )
+                values = (f"{key}: {format_value(choice.value)}" for key, choice in at[0].items())
                 sentence = (
                     f"{problem.sentence} (in {len(at)} of {len(spanned)} trials, the first one "
-                    f"with {first})"
+                    f"with {', '.join(values)})"
                 )
                 problem = replace(problem, sentence=sentence)
             problems.append(problem)
@@ -330,19 +332,19 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
     ]
     section = tree.get("resources")
     resources, unusable = validate(Resources, {} if section is None else section)
+    problems += [problem.under("resources") for problem in unusable]
     code = own_paths(path.parent, header.code) if header else ()
     foreign = [ConfigProblem(sentence, ("code",)) for sentence in install(code)]
+    problems += foreign
     tune, untuned = parse_tune(tree.get("tune"))
-    problems += [*(problem.under("resources") for problem in unusable), *foreign, *untuned]
-    trials, space = list[Trial](), None
+    problems += untuned
+    trials: list[Trial] = []
+    space = None
     if not foreign:  # or every component of it is unknown
         trials, space, wrong = _trials(tree, header.samples if header else None, tune)
         problems += wrong
     if problems or header is None or resources is None:
-        placed = [document.place(problem) for problem in problems]
-        raise ConfigError(
-            sorted(placed, key=lambda problem: (problem.file != document.file, problem.line or 0))
-        )
+        raise _refused(document, problems)
     runs, values = zip(*trials, strict=True)
     data_root = os.path.expanduser(header.data_root or os.environ.get(DATA_VARIABLE) or DATA_ROOT)
     return Sweep(
@@ -363,11 +365,19 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
     )
 
 
+def _refused(document: Document, problems: Sequence[ConfigProblem]) -> ConfigError:
+    """The error of these problems: first those of the file, from above to below."""
+    placed = [document.place(problem) for problem in problems]
+    placed.sort(key=lambda problem: (problem.file != document.file, problem.line or 0))
+    return ConfigError(placed)
+
+
 def _trials(
     tree: Mapping[str, Any], samples: int | None, tune: Tune | None
 ) -> tuple[list[Trial], Space | None, list[ConfigProblem]]:
     """Every trial, what they are made of, and all problems of ``base`` and ``sweep``, each once."""
-    base, section = tree.get("base", MISSING), {} if tree.get("sweep") is None else tree["sweep"]
+    base = tree.get("base", MISSING)
+    section = {} if tree.get("sweep") is None else tree["sweep"]
     if base is MISSING:
         sentence = "is missing; it must be a map of rounds, data, model and further slots"
         return [], None, [ConfigProblem(sentence, ("base",))]
@@ -381,39 +391,44 @@ def _trials(
     swept, problems = axes(section, 1 if drawn else samples)
     space = Space(base, tuple(swept))
     searched = tune is not None and (tune.search or tune.draws) is not None
-    spanned, wrong = (
-        (corners(swept), search_problems(swept)) if searched else points(swept, samples)
-    )
+    if searched:
+        spanned = corners(swept)
+        wrong = search_problems(swept)
+    else:
+        spanned, wrong = points(swept, samples)
     trials, faults = space.trials(spanned)
     # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of
     # base.
-    unknown = {key.partition(".")[0] for key in section} - {
-        axis.key.partition(".")[0] for axis in swept
-    }
-    known = [
-        fault
-        for fault in faults
-        if fault.key[0] != "base" or not unknown.intersection(fault.key[1:2])
-    ]
-    problems += wrong + known
-    if not problems:
-        problems += tune_problems(tune, [run for run, _ in trials]) if tune else []
-        first: dict[str, dict[str, Any]] = {}  # the values of the first trial with an id
-        pairs = (
-            []
-            if searched
-            else [(first.setdefault(trial_id(run), values), values) for run, values in trials]
-        )
-        if repeated := [(before, values) for before, values in pairs if before is not values]:
-            sentence = (
-                f"{len(repeated)} of {len(trials)} trials repeat another trial: "
-                f"{format_value(repeated[0][0])} is the same run as "
-                f"{format_value(repeated[0][1])}. If only some components have a field, sweep "
-                f"it together with its component: clustering: {{grid_search: [none, {{name: "
-                f"ifca, clusters: 2}}]}}"
-            )
-            problems.append(ConfigProblem(sentence, ("sweep",)))
+    unknown = {key.partition(".")[0] for key in section}
+    unknown -= {axis.key.partition(".")[0] for axis in swept}
+    problems += wrong
+    for fault in faults:
+        if fault.key[0] != "base" or not unknown.intersection(fault.key[1:2]):
+            problems.append(fault)
+    if not problems and tune:
+        problems += tune_problems(tune, [run for run, _ in trials])
+    if not problems and not searched:
+        problems += _repeated(trials)
     return trials, space, problems
+
+
+def _repeated(trials: Sequence[Trial]) -> list[ConfigProblem]:
+    """The problem that trials repeat others."""
+    first: dict[str, dict[str, Any]] = {}  # the values of the first trial with an id
+    repeated = []
+    for run, values in trials:
+        before = first.setdefault(trial_id(run), values)
+        if before is not values:
+            repeated.append((before, values))
+    if not repeated:
+        return []
+    before, values = repeated[0]
+    sentence = (
+        f"{len(repeated)} of {len(trials)} trials repeat another trial: {format_value(before)} is "
+        f"the same run as {format_value(values)}. If only some components have a field, sweep it "
+        "together with its component: clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
+    )
+    return [ConfigProblem(sentence, ("sweep",))]
 
 
 def resolved_trials(sweep: Sweep) -> str:
@@ -432,10 +447,10 @@ def resolved_trials(sweep: Sweep) -> str:
             "each trial does"
         )
         raise ConfigError([sweep.problem(sentence, "tune", "search")])
-    above = {
-        key: value for key, value in sweep.document.value.items() if key not in LEFT_OUT
-    }  # such as data_root
-    if resources := sweep.resources.model_dump(mode="json", exclude_defaults=True):
+    document = sweep.document.value
+    above = {key: document[key] for key in document if key not in LEFT_OUT}  # such as data_root
+    resources = sweep.resources.model_dump(mode="json", exclude_defaults=True)
+    if resources:
         above["resources"] = resources
     documents = []
     for run, values in zip(sweep.runs, sweep.values, strict=True):

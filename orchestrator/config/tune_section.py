@@ -17,7 +17,7 @@ from pydantic import Field
 
 from algorithms.core.private_search import Draws, unmet
 from algorithms.interfaces import Run
-from datasets.components import Config
+from datasets.components import Component, Config
 from orchestrator.config.errors import ConfigProblem, format_value, validate
 from orchestrator.config.metric_names import metric, metrics
 
@@ -148,61 +148,74 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
         section = {**section, **named}
     tune, problems = validate(Tune, section)
     if tune is not None:
-        given: Any = tune.mode if isinstance(tune.mode, tuple) else (tune.mode,) * len(tune.metrics)
-        if len(given) != len(tune.metrics):
+        modes, problems = _modes(tune)
+        problems += _combination_problems(tune)
+        mode = modes[0] if isinstance(tune.metric, str) else tuple(modes)
+        tune = tune.model_copy(update={"mode": mode})
+    return None if problems else tune, [problem.under("tune") for problem in problems]
+
+
+def _modes(tune: Tune) -> tuple[list[str | None], list[ConfigProblem]]:
+    """Of each metric whether larger or smaller values are better, and the problems of metrics and
+    modes.
+    """
+    problems: list[ConfigProblem] = []
+    count = len(tune.metrics)
+    given: Sequence[str | None] = (
+        tune.mode if isinstance(tune.mode, tuple) else (tune.mode,) * count
+    )
+    if len(given) != count:
+        sentence = f"must have one entry for each of the {count} metrics, got {len(given)}"
+        problems.append(ConfigProblem(sentence, ("mode",)))
+        given = (None,) * count
+    modes = []
+    for name, written in zip(tune.metrics, given, strict=True):
+        mode = written or MODES.get(metric(name).direction)
+        near = difflib.get_close_matches(name, metrics(), n=1, cutoff=TYPO)
+        if name not in metrics() and near:
+            sentence = f"no metric {format_value(name)}. Did you mean {near[0]!r}?"
+            problems.append(ConfigProblem(sentence, ("metric",)))
+        elif mode is None:
             sentence = (
-                f"must have one entry for each of the {len(tune.metrics)} metrics, got {len(given)}"
+                f"is missing; it must be 'max' or 'min', as nothing says which {name} is better"
             )
             problems.append(ConfigProblem(sentence, ("mode",)))
-            given = (None,) * len(tune.metrics)
-        modes = [
-            mode or MODES.get(metric(name).direction)
-            for mode, name in zip(given, tune.metrics, strict=True)
-        ]
-        for name, mode in zip(tune.metrics, modes, strict=True):
-            near = difflib.get_close_matches(name, metrics(), n=1, cutoff=TYPO)
-            if name not in metrics() and near:
-                sentence = f"no metric {format_value(name)}. Did you mean {near[0]!r}?"
-                problems.append(ConfigProblem(sentence, ("metric",)))
-            elif mode is None:
-                sentence = (
-                    f"is missing; it must be 'max' or 'min', as nothing says which {name} is better"
-                )
-                problems.append(ConfigProblem(sentence, ("mode",)))
-        if len(set(tune.metrics)) < len(tune.metrics):
-            problems.append(ConfigProblem("names a metric twice", ("metric",)))
-        if len(tune.metrics) > 1 and tune.scheduler:
-            sentence = (
-                f"stops trials by one metric, and there are {len(tune.metrics)}; use a search alone"
-            )
-            problems.append(ConfigProblem(sentence, ("scheduler",)))
-        if tune.draws and (tune.scheduler or tune.search or len(tune.metrics) > 1):
-            sentence = (
-                "are independent trials, of which one metric chooses the best: leave out "
-                "scheduler and search"
-            )
-            problems.append(ConfigProblem(sentence, ("draws",)))
-        if not (tune.scheduler or tune.search or tune.draws):
-            kinds = (
-                " or ".join(f"a {kind} ({name})" for kind, (name, _) in KINDS.items())
-                + ", or draws"
-            )
-            problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
-        tune = tune.model_copy(
-            update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)}
+        modes.append(mode)
+    if len(set(tune.metrics)) < count:
+        problems.append(ConfigProblem("names a metric twice", ("metric",)))
+    return modes, problems
+
+
+def _combination_problems(tune: Tune) -> list[ConfigProblem]:
+    """Why scheduler, search and draws do not go together, or with several metrics."""
+    problems = []
+    several = len(tune.metrics) > 1
+    if several and tune.scheduler:
+        sentence = (
+            f"stops trials by one metric, and there are {len(tune.metrics)}; use a search alone"
         )
-    return None if problems else tune, [problem.under("tune") for problem in problems]
+        problems.append(ConfigProblem(sentence, ("scheduler",)))
+    if tune.draws and (tune.scheduler or tune.search or several):
+        sentence = (
+            "are independent trials, of which one metric chooses the best: leave out "
+            "scheduler and search"
+        )
+        problems.append(ConfigProblem(sentence, ("draws",)))
+    if not (tune.scheduler or tune.search or tune.draws):
+        kinds = " or ".join(f"a {kind} ({name})" for kind, (name, _) in KINDS.items())
+        problems.append(ConfigProblem(f"has no effect: it must name {kinds}, or draws"))
+    return problems
 
 
 def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
     """Return in words what keeps an epsilon of the best of these runs from including the search
     (`private_search.unmet`).
     """
-    search, compared = tune.search, " and ".join(tune.metrics)
-    guided = (
-        f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
-    )
-    guided = guided or (f"{tune.scheduler.name} stops" if tune.scheduler else "")
+    search = tune.search
+    compared = " and ".join(tune.metrics)
+    guided = f"{tune.scheduler.name} stops" if tune.scheduler else ""
+    if search and search.sampler != "random":
+        guided = f"{search.name}'s {search.sampler} draws"
     secret = all(run.draws_noise and not run.repeatable for run in runs)
     public = all(
         getattr(run.data.config, "VALIDATION", "") == "validation_size"
@@ -240,18 +253,19 @@ def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
     """The problems of the section with these runs: a scheduler that cannot stop any, and trials
     without validation examples.
     """
-    problems, rounds = list[ConfigProblem](), max(run.rounds for run in runs)
+    problems: list[ConfigProblem] = []
+    rounds = max(run.rounds for run in runs)
     if tune.scheduler and tune.scheduler.grace_period >= rounds:
         sentence = (
             f"must be less than the {rounds} rounds of the longest trial, or no trial is ever "
-            "stopped"
+            f"stopped, got {tune.scheduler.grace_period}"
         )
-        sentence += f", got {tune.scheduler.grace_period}"
         problems.append(ConfigProblem(sentence, ("tune", "scheduler", "grace_period")))
     if tune.search and find_spec("optuna") is None:
         sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
         problems.append(ConfigProblem(sentence, ("tune", "search")))
-    if tune.draws and (reasons := _draw_problems(tune, runs)):
+    reasons = _draw_problems(tune, runs) if tune.draws else []
+    if reasons:
         sentence = (
             f"state an epsilon that includes the search, and none holds: {'; '.join(reasons)}"
         )
@@ -259,21 +273,25 @@ def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
     validation = next((name for name in tune.metrics if name.startswith(VALIDATION)), None)
     if without and validation:
-        field = getattr(without[0].config, "VALIDATION", "")
-        where = "" if len(without) == len(runs) else f" (in {len(without)} of {len(runs)} trials)"
-        instead = (
-            "write tune.metric: accuracy to select on the reported test set, which every table "
-            "then says"
-        )
-        sentence = (
-            f"must be more than 0 for {validation}, which tune compares{where}; set it, or "
-            f"{instead}"
-        )
-        if not field:
-            sentence = (
-                f"{without[0].name} sets no examples aside for {validation}{where}; {instead}"
-            )
-        problems.append(
-            ConfigProblem(sentence, ("base", "data", field) if field else ("tune", "metric"))
-        )
+        problems.append(_unvalidated(validation, without, len(runs)))
     return problems
+
+
+def _unvalidated(
+    validation: str, without: Sequence[Component[Any, Any]], trials: int
+) -> ConfigProblem:
+    """The problem that trials with these data have no validation examples for a metric."""
+    data = without[0]
+    field = getattr(data.config, "VALIDATION", "")
+    where = "" if len(without) == trials else f" (in {len(without)} of {trials} trials)"
+    instead = (
+        "write tune.metric: accuracy to select on the reported test set, which every table "
+        "then says"
+    )
+    if not field:
+        sentence = f"{data.name} sets no examples aside for {validation}{where}; {instead}"
+        return ConfigProblem(sentence, ("tune", "metric"))
+    sentence = (
+        f"must be more than 0 for {validation}, which tune compares{where}; set it, or {instead}"
+    )
+    return ConfigProblem(sentence, ("base", "data", field))
