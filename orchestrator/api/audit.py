@@ -441,7 +441,8 @@ def _logits(name: str, module: nn.Module, batches: Batches, largest: int) -> NDA
     def forward(inputs: Tensor, labels: Tensor) -> Any:
         with torch.no_grad():
             returned = module(inputs)
-        if why := outputs.problem(returned, len(labels), None):
+        why = outputs.problem(returned, len(labels), None)
+        if why:
             raise refusal(why, name)
         return returned.detach().float().cpu().numpy()
 

@@ -70,7 +70,8 @@ def find_target(address: str | None, environment: Mapping[str, str]) -> Target:
         return Target(named, origin)
     file = address_file(environment)
     try:
-        if running := _own_text(file):
+        running = _own_text(file)
+        if running:
             _reach(running, str(file))
             return Target(running, str(file))
     except ClusterError as error:

@@ -59,7 +59,8 @@ def end_orphans() -> list[str]:
     sentences = []
     for mark, processes in ray_processes().items():
         number, created = mark.split(" ")[:2]
-        if orphans := [process for process in processes if not _descends(process, float(created))]:
+        orphans = [process for process in processes if not _descends(process, float(created))]
+        if orphans:
             _end(orphans)
             many = f"{len(orphans)} process{'' if len(orphans) == 1 else 'es'}"
             sentences.append(

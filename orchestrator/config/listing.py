@@ -84,7 +84,8 @@ def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
         }
         if model.model_fields[name].is_required():
             field["required"] = True
-        if conditions := readable(model, name):
+        conditions = readable(model, name)
+        if conditions:
             field["only_if"] = conditions
         described[name] = field
     return described
@@ -110,9 +111,11 @@ def describe(part: Mapping[str, Any]) -> str:
     >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
     "number > 0 <= 1 or 'auto'"
     """
-    if ways := part.get("anyOf"):
+    ways = part.get("anyOf")
+    if ways:
         return " or ".join(filter(None, map(describe, ways)))
-    if values := part.get("enum") or ([part["const"]] if "const" in part else []):
+    values = part.get("enum") or ([part["const"]] if "const" in part else [])
+    if values:
         return " or ".join(map(format_value, values))
     if "properties" in part:
         return f"a map of {', '.join(part['properties'])}"

@@ -140,7 +140,8 @@ def install_named(names: Iterable[str | Path], option: str = "--code") -> None:
     """Install what an option names, relative to the working folder; raises ConfigError with
     every problem.
     """
-    if problems := install(own_paths(Path.cwd(), names)):
+    problems = install(own_paths(Path.cwd(), names))
+    if problems:
         raise ConfigError([ConfigProblem(sentence, file=option) for sentence in problems])
 
 
@@ -151,7 +152,8 @@ def install_here() -> None:
     On another node the files are in the package that was sent there.
     """
     paths = [Path(path) for path in json.loads(os.environ[VARIABLE])]
-    if sent := find_spec(SENT):
+    sent = find_spec(SENT)
+    if sent:
         (folder,) = sent.submodule_search_locations or [""]
         paths = [Path(folder) / str(place) / path.name for place, path in enumerate(paths)]
     install(paths, check=False)
@@ -292,7 +294,8 @@ def _taken() -> Iterator[str]:
             for preset in getattr(part, "PRESETS", ())
         }
         for offer in outside.offers(slot.folder):
-            if other := places.get(offer.name):
+            other = places.get(offer.name)
+            if other:
                 yield (
                     f"the {slot.key} component {offer.name} of {offer.origin} has the name of "
                     f"that of {other}; rename it"

@@ -132,9 +132,8 @@ def attack_problems(name: str, trial: Trial) -> Iterator[str]:
     if "models" not in kinds and len(targets) < 2:
         yield f"it has measures of {sorted(targets)} and should have some of every client"
     accuracies = [row["value"] for row in rows if row["metric"] == "balanced_accuracy"]
-    if beyond := [
-        value for value in (*accuracies, *trial.state.published_risks) if not 0 <= value <= 1
-    ]:
+    beyond = [value for value in (*accuracies, *trial.state.published_risks) if not 0 <= value <= 1]
+    if beyond:
         yield f"an accuracy must lie in [0, 1], got {beyond[0]:g}"
 
 

@@ -103,7 +103,8 @@ def doubtful_names(slot: Slot, name: str) -> Iterator[str]:
             for key, term in terms.items()
             if not hasattr(module, key) and term.function == (word in functions)
         ]
-        if near := difflib.get_close_matches(word, free, n=1, cutoff=CLOSE):
+        near = difflib.get_close_matches(word, free, n=1, cutoff=CLOSE)
+        if near:
             yield (
                 f"nothing reads {word}; the contract knows {terms[near[0]].described}: rename "
                 "it if that is meant, else begin its name with an underscore"

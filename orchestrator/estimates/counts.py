@@ -187,7 +187,8 @@ def of_trial(
     trial = CountedTrial(run, data, place, rate, own)
     due = trial.due
     parts: Any = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
-    if warm := run.aggregation.module.warm_start(run.aggregation.config):
+    warm = run.aggregation.module.warm_start(run.aggregation.config)
+    if warm:
         models = due.begun * run.clustering.config.clusters
         parts["training"] = models * warm.epochs * len(data.shadow) * rate("train")
     before = due.begun * (1 - trial.first_rounds)
@@ -250,7 +251,8 @@ def federation(
     }
     if run.measures_curvature:
         examples = float(np.minimum(sizes, run.curvature.examples).sum())
-        if every := run.curvature.reliability_every:
+        every = run.curvature.reliability_every
+        if every:
             examples *= 1 + 1 / every  # then two halves are measured, too, as long as the whole
         seconds["curvature"] = present * examples * rate("curve") / spread
     return seconds

@@ -123,7 +123,8 @@ def _chosen(
         chosen.append(_side(claim, wanted, claim.every_reading[reading], trials, notes))
     if len(chosen) > 1 and all(chosen):
         slots = {key.split(".")[0] for conditions in sides for key in conditions}
-        if mixed := differing([next(iter(side.values())) for side in chosen], slots):
+        mixed = differing([next(iter(side.values())) for side in chosen], slots)
+        if mixed:
             notes.append(f"method and baseline also differ in {', '.join(mixed)}; not used")
             chosen = [{} for _ in sides]
     return chosen, notes
@@ -132,7 +133,8 @@ def _chosen(
 def _sides(claim: Claim, part: ClaimPart) -> list[Conditions]:
     """The conditions of all methods that a part compares, in the order of `SIGNS`."""
     sides = [part.method]
-    if baseline := part.baseline or claim.baseline:
+    baseline = part.baseline or claim.baseline
+    if baseline:
         sides.append(baseline)
     if part.than:
         sides += [part.than.method, part.than.baseline]
@@ -159,7 +161,8 @@ def _side(
             lost = amount(len(measured) - len(positive), "trial")
             notes.append(f"{lost} with a value that has no logarithm; not used")
         measured = positive
-    if mixed := differing(measured):
+    mixed = differing(measured)
+    if mixed:
         notes.append(f"trials of several readings, not used: they differ in {', '.join(mixed)}")
         return {}
     return {trial.pair: trial for trial in measured}

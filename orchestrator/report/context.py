@@ -373,7 +373,8 @@ def audited(setting: Setting) -> str:
     words = [text(trial[VERDICT]) for trial in setting.finished if trial.get(VERDICT)]
     if not words:
         return ""
-    if count := refuted(setting):
+    count = refuted(setting)
+    if count:
         return f"{REFUTED} in {count} of {len(words)} runs"
     loose = set(words) == {"loose"}
     return (

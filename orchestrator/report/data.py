@@ -389,7 +389,8 @@ def read_results(folder: Path) -> Results:
         raise FolderError(f"{folder} lists no trial (run the sweep first)")
     trials = [sweep.trial(row["id"]) for row in table]
     damages = in_parallel(lambda trial: damage_of_trial(trial, skip=(trial.model.name,)), trials)
-    if damages := [damage for damage in damages if damage]:
+    damages = [damage for damage in damages if damage]
+    if damages:
         raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in damages[:NAMED])
     believe(facts["declared"])
     configs = {trial.id: config_of(trial) for trial in trials}

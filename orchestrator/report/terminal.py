@@ -56,7 +56,8 @@ def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], list[Shown], b
     easiest to read first.
     """
     yield columns, [], False
-    if major := [column for column in columns if column.rank < MINOR]:
+    major = [column for column in columns if column.rank < MINOR]
+    if major:
         yield major, [column for column in columns if column.rank >= MINOR], False
     least = sorted(columns, key=lambda column: column.rank)[
         ::-1

@@ -149,7 +149,8 @@ def _color(chosen: dict[str, Value]) -> int | None:
     """The color that is declared for a method, if it is one component, a named pair or the usual
     method.
     """
-    if pair := _pair(chosen):
+    pair = _pair(chosen)
+    if pair:
         return pair[1] if len(chosen) == len(PAIR) else None
     names = {key: text(value) for key, value in chosen.items() if text(value)}
     unusual = [key for key, name in names.items() if name != USUAL.get(key)]

@@ -70,7 +70,8 @@ class Claim(AbstractContextManager["Claim"]):
                 self._lock = os.fdopen(os.open(lock, flags, 0o666), "r+b", buffering=0)
         except WriteError as error:
             raise FolderError(str(error)) from error
-        if owner := _taken(folder, self._lock, fcntl.LOCK_EX):
+        owner = _taken(folder, self._lock, fcntl.LOCK_EX)
+        if owner:
             self.release()
             raise FolderError(owner)
         folder.refuse_links()

@@ -141,7 +141,8 @@ def drew_secret_noise(folder: TrialFolder) -> bool:
     """Whether a damaged trial may have drawn secret noise: its configuration says so, or cannot
     be read.
     """
-    if record := read_record(folder):
+    record = read_record(folder)
+    if record:
         return SECRET_NOISE in (record.get("notes") or ())
     try:
         content = read_plain(folder.config)

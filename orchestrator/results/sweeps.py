@@ -194,11 +194,12 @@ def sweeps_in(path: Path) -> list[Folder]:
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
     for candidates in ([path], sorted(below for below in path.iterdir() if not below.is_symlink())):
-        if sweeps := [
+        sweeps = [
             it
             for it in map(Folder, candidates)
             if it.manifest.is_file() or (it.path / "trials").is_dir()
-        ]:
+        ]
+        if sweeps:
             return sweeps
     raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
 

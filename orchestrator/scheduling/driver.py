@@ -85,7 +85,8 @@ class Driver(tune.Trainable):
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
             asked = [it.module.data_problems(it.config, data) for it in run.attacks]
-            if lacking := [sentence for problems in asked for _, sentence in problems]:
+            lacking = [sentence for problems in asked for _, sentence in problems]
+            if lacking:
                 raise DataError(
                     "; ".join(lacking)
                 )  # of a trial that a search has drawn; others were asked beforehand

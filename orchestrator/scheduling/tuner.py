@@ -406,12 +406,12 @@ def _fit(
     try:
         tuner.fit()
     except Exception as error:
-        if stalled := next(
-            (cause for cause in causes(error) if isinstance(cause, StallError)), None
-        ):
+        stalled = next((cause for cause in causes(error) if isinstance(cause, StallError)), None)
+        if stalled:
             raise stalled from None
         end_if_dead(error)
-        if refused := _refused(error, folder):
+        refused = _refused(error, folder)
+        if refused:
             raise refused from None
         # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended
         # for lack of memory.
@@ -427,7 +427,8 @@ def _fit(
 
 def end_if_dead(error: Exception | None = None) -> None:
     """Raise StallError if Ray has died, of which all else that goes wrong (``error``) follows."""
-    if sentence := death():
+    sentence = death()
+    if sentence:
         # else Tune, which tidies up, waits for the dead, and Ray ends this process after a minute
         ray.shutdown()
         raise StallError(sentence) from error

@@ -48,7 +48,8 @@ def execute(options: argparse.Namespace) -> int:
 
     asked = conditions(options.fail_if)
     results = read_results(options.folder)
-    if problems := unknown(asked, results.metrics):
+    problems = unknown(asked, results.metrics)
+    if problems:
         raise ConfigError(problems)
     say = partial(print, file=sys.stderr)
     files = write_report(options.folder, options.figures, results, say)

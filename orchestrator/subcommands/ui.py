@@ -41,7 +41,8 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.tracking.sync import SWEEP, TRIAL
     from orchestrator.tracking.tracker import fill
 
-    if named := named_server(None):
+    named = named_server(None)
+    if named:
         raise refusal(
             f"MLFLOW_TRACKING_URI names {without_password(named)}: open that server, or "
             "unset the variable",
@@ -74,7 +75,8 @@ def execute(options: argparse.Namespace) -> int:
             f"open {runs_link(f'http://{place}', experiment.experiment_id)}   "
             f"{printable(experiment.name)}"
         )
-    if own := next((run.info for run in runs if TRIAL not in run.data.tags), None):
+    own = next((run.info for run in runs if TRIAL not in run.data.tags), None)
+    if own:
         print(
             f"open http://{place}/#/experiments/{own.experiment_id}/runs/{own.run_id}   "
             f"what {printable(own.run_name)} found"

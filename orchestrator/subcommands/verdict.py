@@ -77,5 +77,6 @@ def _write(folder: Path, pages: dict[str, str], judged: Sequence[Verdict]) -> No
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if figure := forest(judged):
+    figure = forest(judged)
+    if figure:
         (folder / "verdicts.png").write_bytes(picture(figure))

@@ -159,7 +159,8 @@ def address(results: Path, tracking_uri: str | None = None) -> str:
     """The address of MLflow: the server that the user named, or else the store in ``results``."""
     from sqlalchemy import URL
 
-    if named := named_server(tracking_uri):
+    named = named_server(tracking_uri)
+    if named:
         return named
     file = os.path.abspath(results / LOCAL)
     plain = f"sqlite:///{file}"
@@ -250,7 +251,8 @@ def status(error: BaseException) -> int:
     """The HTTP status that an error of MLflow or requests stands for; 0 if it is of something
     else.
     """
-    if ask := getattr(error, "get_http_status_code", None):
+    ask = getattr(error, "get_http_status_code", None)
+    if ask:
         return int(ask())
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 

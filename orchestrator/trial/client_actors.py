@@ -195,7 +195,8 @@ def train_once(
     def trained(part: Assignment) -> TrainedBlock:
         plain, arrays = block.read_by_training(run, data, part)
         key = f"first-round-{digest([sent, plain], *arrays)}"
-        if content := stored(cache, key):
+        content = stored(cache, key)
+        if content:
             read: dict[str, Any] = load(content)
             return block.TrainedBlock(
                 read["params"], read["buffers"], read["loss"], under("states.", read)
