@@ -338,7 +338,8 @@ class Results:
         chances = guessing(((metric(name).label, metric(name)) for name in names), self.read)
         state = f"<b>{escape(self.name)}</b>: {escape(self.read.state)}<br>{escape(self.headline)}"
         notes = escape(". ".join(filter(None, (READING, chances))))
-        return f"<p>{state}</p>{self._settings(names).to_html(index=False, border=0)}<p><small>{notes}</small></p>"
+        table = self._settings(names).to_html(index=False, border=0)
+        return f"<p>{state}</p>{table}<p><small>{notes}</small></p>"
 
     @property
     def _swept(self) -> list[str]:

@@ -157,7 +157,8 @@ def _lacking(
     except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
     try:
-        if (ready := settled(run, data)).training != run.training:
+        ready = settled(run, data)
+        if ready.training != run.training:
             settle(run, ready)
     except ValueError as error:
         key, reason = keyed(str(error))

@@ -300,7 +300,9 @@ def joined(target: Target, nodes: list[dict[str, float]]) -> str:
         **{name: sum(node.get(name, 0) for node in nodes) for name in ("CPU", "GPU")},
     }
     of = ", ".join(
-        f"{amount:g} {name}{'s' * (amount != 1)}" for name, amount in amounts.items() if amount
+        f"{count:g} {name}" if count == 1 else f"{count:g} {name}s"
+        for name, count in amounts.items()
+        if count
     )
     by_option = target.origin.startswith("--")
     unasked = (
@@ -459,7 +461,10 @@ def ray_log() -> Iterator[Callable[[], str]]:
         nothing.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
-    before, stream, direct, is_kept = os.dup(STDERR), sys.stderr, False, False
+    before = os.dup(STDERR)
+    stream = sys.stderr
+    direct = False
+    is_kept = False
 
     def keep() -> str:
         nonlocal is_kept
@@ -467,9 +472,8 @@ def ray_log() -> Iterator[Callable[[], str]]:
             is_kept = os.stat(name).st_size > 0
         return f" (Ray's own messages are in {name})" if is_kept else ""
 
-    with suppress(
-        OSError, ValueError, AttributeError
-    ):  # notebooks and tests have streams of their own
+    # Notebooks and tests have streams of their own.
+    with suppress(OSError, ValueError, AttributeError):
         direct = stream.fileno() == STDERR
     if direct:
         stream.flush()

@@ -59,11 +59,11 @@ SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     "int": (re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), _integer),
     "float": (
         re.compile(
-            r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+            r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+            r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
         ),
-        lambda text: (
-            math.nan if text[-1] in "fFnN" else float(text) + 0.0
-        ),  # minus zero becomes zero: the same trial
+        # Minus zero becomes zero: the same trial.
+        lambda text: math.nan if text[-1] in "fFnN" else float(text) + 0.0,
     ),
     "str": (re.compile(r"[^\ud800-\udfff]*\Z"), str),
 }
@@ -194,7 +194,9 @@ class Document:
         Raises:
             ConfigError: with all options that cannot be read.
         """
-        value, places, problems = self.value, self.places, list[ConfigProblem]()
+        value = self.value
+        places = self.places
+        problems: list[ConfigProblem] = []
         for text in sets:
             option = f"--set {text}"
             try:
@@ -422,16 +424,24 @@ class _Reader:
             return self.mapping(key, node)
         elif isinstance(node, yaml.SequenceNode):
             return [self.value((*key, place), entry) for place, entry in enumerate(node.value)]
-        elif not SCALARS[kind][0].match(text := node.value):
-            self.complain(key, node, f"is no {kind}, got {format_value(text)}")
-        elif isinstance(value := SCALARS[kind][1](text), float) and not math.isfinite(value):
-            sentence = (
-                f"must be finite, an integer at most 2^63 - 1, got {format_value(text)[1:-1]}"
-            )
-            self.complain(key, node, sentence)
         else:
-            return value
+            return self.scalar(key, node, kind)
         return None
+
+    def scalar(self, key: Key, node: yaml.Node, kind: str) -> Any:
+        """The plain value of a text, number, truth value or null."""
+        pattern, made = SCALARS[kind]
+        text = node.value
+        if not pattern.match(text):
+            self.complain(key, node, f"is no {kind}, got {format_value(text)}")
+            return None
+        value = made(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            shown = format_value(text)[1:-1]
+            sentence = f"must be finite, an integer at most 2^63 - 1, got {shown}"
+            self.complain(key, node, sentence)
+            return None
+        return value
 
     def mapping(self, key: Key, node: yaml.MappingNode) -> dict[str, Any]:
         values: dict[str, Any] = {}

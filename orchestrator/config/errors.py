@@ -168,7 +168,7 @@ def _cut(text: str) -> str:
 
 def amount(number: int, noun: str) -> str:
     """A number of things in words: ``amount(1, "trial")`` is "1 trial"."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:

@@ -108,7 +108,8 @@ def _inlined(part: Any, whole: Mapping[str, Any]) -> Any:
 def describe(part: Mapping[str, Any]) -> str:
     """Describe in words what a JSON schema allows; empty if it does not restrict anything.
 
-    >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
+    >>> share = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+    >>> describe({"anyOf": [share, {"const": "auto"}]})
     "number > 0 <= 1 or 'auto'"
     """
     ways = part.get("anyOf")

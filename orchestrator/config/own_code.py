@@ -222,7 +222,8 @@ def _look_into(path: Path, package: str, code: OwnCode) -> None:
 
     def add_module(name: str, file: Path) -> None:
         code.parts.append(file)
-        if (first := code.modules.setdefault(name, file)) != file:
+        first = code.modules.setdefault(name, file)
+        if first != file:
             code.problems.append(
                 f"{file} and {first} are both the module {name}; rename one of them"
             )

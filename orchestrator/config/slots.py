@@ -170,7 +170,8 @@ class Declared:
         """The name, with the arguments of a function, as in ``weigh(config, examples)``."""
         if not self.function:
             return self.name
-        return f"{self.name}({', '.join(inspect.signature(getattr(self.contract, self.name)).parameters)})"
+        parameters = inspect.signature(getattr(self.contract, self.name)).parameters
+        return f"{self.name}({', '.join(parameters)})"
 
     @property
     def type(self) -> Any:

@@ -121,7 +121,8 @@ def attack_problems(name: str, trial: Trial) -> Iterator[str]:
     rows = [row for row in trial.rows("attacks").to_pylist() if row["attack"] == name]
     kinds = complete("attacks", name).KINDS
     due = {1, 2} if {"models", "updates", "sums"} & set(kinds) else {2}
-    if (rounds := {row["round"] for row in rows}) != due:
+    rounds = {row["round"] for row in rows}
+    if rounds != due:
         yield f"it has measures after the rounds {sorted(rounds)} and is due after {sorted(due)}"
     targets = {row["target"] for row in rows}
     if "models" in kinds and not set(trial.state.names) <= targets:
@@ -230,7 +231,8 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
                 "parameter"
             )
     if module.PRIVATE_UPDATES:
-        sd, moved, of = *sent_noise(module, config), "what its client sends"
+        sd, moved = sent_noise(module, config)
+        of = "what its client sends"
         if not sd > 0:
             yield (
                 "PRIVATE_UPDATES is True, and private_update does not add the noise that it is "

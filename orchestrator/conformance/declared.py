@@ -235,7 +235,9 @@ def sensitivity_problems(slot: Slot, name: str) -> Iterator[str]:
             )
         except ConfigError:
             continue
-        if run.aggregation.module.SENSITIVITY == "mean" and (problem := unlike_a_mean(run)):
+        claims_mean = run.aggregation.module.SENSITIVITY == "mean"
+        problem = unlike_a_mean(run) if claims_mean else None
+        if problem:
             given = " and ".join(f"{field}: {value}" for field, value in fields.items())
             yield f'SENSITIVITY is "mean", but with {given or "the defaults"} {problem}'
             return

@@ -149,7 +149,12 @@ class InlineShadows(AttackTasks):
     process.
     """
 
-    def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ARG002
+    def gathered(
+        self,
+        function: Any,
+        attack: str,  # noqa: ARG002
+        calls: Sequence[tuple[Any, ...]],
+    ) -> list[Any]:
         """Return the results of the calls, each from the session that it finds, as in a worker
         process of its own.
         """

@@ -29,14 +29,12 @@ from orchestrator.results.tables import read_table
 
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
-    *(
-        "seed",
-        "evaluate_every",
-        "data.revision",
-        "training.device",
-        "training.threads",
-        "training.clients_per_job",
-    ),
+    "seed",
+    "evaluate_every",
+    "data.revision",
+    "training.device",
+    "training.threads",
+    "training.clients_per_job",
     "training.backend",
 )
 
@@ -81,7 +79,7 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
         FolderError: a folder has neither, or a table is damaged.
     """
     trials: dict[str, Trial] = {}
-    notes = []
+    notes: list[str] = []
     for path in paths:
         if not path.is_dir():
             raise FolderError(
@@ -90,20 +88,7 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
             )
         tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
         if tables:
-            rows: list[tuple[Row, Run]] = []
-            for table in tables:
-                try:
-                    frame = read_table(table).to_pandas().assign(table=table.stem)
-                    if {"id", "status"} <= set(frame):
-                        rows += [
-                            (row, flat(json.loads(row["run"]))) for row in frame.to_dict("records")
-                        ]
-                except KeyError:
-                    notes.append(f"{table.stem}: has no resolved runs (column run); not used")
-                except (OSError, TypeError, ValueError) as error:
-                    raise FolderError(
-                        f"{table} is damaged, or a row has no run (column run); copy it again"
-                    ) from error
+            rows = [row for table in tables for row in _read_table(table, notes)]
             usable, left_out = _usable(rows, path.name)
         else:
             usable, left_out = trials_of(read_results(path))
@@ -111,6 +96,25 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
         for trial in usable:
             trials.setdefault(trial.id, trial)
     return list(trials.values()), notes
+
+
+def _read_table(table: Path, notes: list[str]) -> list[tuple[Row, Run]]:
+    """The rows of a table of measured trials, each with its run; ``notes`` gets a sentence if it
+    has no runs.
+
+    Raises FolderError.
+    """
+    try:
+        frame = read_table(table).to_pandas().assign(table=table.stem)
+        if not {"id", "status"} <= set(frame):
+            return []
+        return [(row, flat(json.loads(row["run"]))) for row in frame.to_dict("records")]
+    except KeyError:
+        notes.append(f"{table.stem}: has no resolved runs (column run); not used")
+        return []
+    except (OSError, TypeError, ValueError) as error:
+        sentence = f"{table} is damaged, or a row has no run (column run); copy it again"
+        raise FolderError(sentence) from error
 
 
 def trials_of(results: Results) -> tuple[list[Trial], list[str]]:
@@ -132,23 +136,22 @@ def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], li
     """
     lost = Counter(row["status"] for row, _ in rows if row["status"] != "finished")
     secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
-    notes = [
-        f"{name}: of {len(rows)} trials {', '.join(f'{n} {it}' for it, n in lost.items())}; "
-        "not used"
-    ] * bool(lost)
-    notes += [
-        f"{name}: {secret} trials with secret noise cannot be repeated; they are not used"
-    ] * bool(secret)
-    return [
-        Trial(
-            row["id"],
-            run,
-            {key: x for key, x in row.items() if isinstance(x, float | int) and math.isfinite(x)},
-            {key: row[key] for key in ORIGIN if isinstance(row.get(key), str)},
+    notes = []
+    if lost:
+        statuses = ", ".join(f"{count} {status}" for status, count in lost.items())
+        notes.append(f"{name}: of {len(rows)} trials {statuses}; not used")
+    if secret:
+        notes.append(
+            f"{name}: {secret} trials with secret noise cannot be repeated; they are not used"
         )
-        for row, run in rows
-        if row["status"] == "finished" and run.get("privacy.noise") != "secret"
-    ], notes
+    trials = []
+    for row, run in rows:
+        if row["status"] == "finished" and run.get("privacy.noise") != "secret":
+            numbers = {key: value for key, value in row.items() if isinstance(value, float | int)}
+            finite = {key: value for key, value in numbers.items() if math.isfinite(value)}
+            origin = {key: row[key] for key in ORIGIN if isinstance(row.get(key), str)}
+            trials.append(Trial(row["id"], run, finite, origin))
+    return trials, notes
 
 
 def flat(run: Mapping[str, Any]) -> Run:

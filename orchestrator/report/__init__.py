@@ -135,7 +135,9 @@ def _contents(
     from orchestrator.report.page import is_shown, page
     from orchestrator.report.published import published_markdown
 
-    paired, compared, undominated = contrasts(results), compare(results), fronts(results)
+    paired = contrasts(results)
+    compared = compare(results)
+    undominated = fronts(results)
     tables = {
         "summary.csv": tidy(results, paired).map(_cell).to_csv(index=False, lineterminator="\n"),
         "summary.md": summary.summary_markdown(results, bool(paired)),
@@ -146,9 +148,8 @@ def _contents(
     }
     yield from ((name, content.encode()) for name, content in tables.items() if content)
     drawings = {}
-    for name, figure in figures(
-        results, lost.append, [name for name in catalog() if formats or is_shown(name)]
-    ):
+    names = [name for name in catalog() if formats or is_shown(name)]
+    for name, figure in figures(results, lost.append, names):
         pictures: dict[str, bytes] = {}
         with spared(f"Figure {name}", lost.append):
             pictures = {f"{name}.{form}": picture(figure, form) for form in formats}

@@ -34,7 +34,8 @@ def obstacle(folder: Folder, name: str) -> str | None:
             above = above.parent
         if not above.is_dir():
             return f"{above} is no folder, but one belongs there: move it away, or {OTHER}"
-        if above == path and (problem := _foreign(folder, name)):
+        problem = _foreign(folder, name) if above == path else None
+        if problem:
             return problem
         folder.refuse_links()
         with TemporaryFile(dir=above) as probe:

@@ -2,7 +2,7 @@
 vouches for them.
 
     FOLDER/<part>           a file, written whole or not at all
-    FOLDER/manifest.json    format, owner, facts, size and BLAKE2b of every part, and a checksum of all this
+    FOLDER/manifest.json    format, owner, facts, size and BLAKE2b of every part, and a checksum
 
 A part whose name ends in `GROWING` is added to instead: the manifest vouches for its first bytes.
 Four verbs serve sweeps, trials, saved states, shadow models and replicas alike: `Log.append` a
@@ -328,14 +328,16 @@ def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
     """
     if cache is None:
         return make()
-    if (content := stored(cache, key)) is None:
-        log, content = Log(cache / key, key), make()
+    content = stored(cache, key)
+    if content is None:
+        log = Log(cache / key, key)
+        content = make()
         if os.path.lexists(log.path) and not log.path.is_dir():
-            with suppress(
-                IsADirectoryError, PermissionError
-            ):  # a folder that another process has evicted or made
+            # Another process may have evicted it, or made a folder.
+            with suppress(IsADirectoryError, PermissionError):
                 log.path.unlink(missing_ok=True)
-        log.append(digest := Part.of(content).digest, content)
+        digest = Part.of(content).digest
+        log.append(digest, content)
         log.finish({})
         # The digest decides like chance, so that no process has to know what others have added
         # since the last look.

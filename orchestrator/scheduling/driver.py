@@ -45,7 +45,9 @@ class Driver(tune.Trainable):
         """Start the client actors and prepare the first trial. Later trials reuse the actors."""
         multiply_with_one_thread()
         trial = TrialConfig.from_dict(config["trial"])
-        place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
+        place = trial.placement
+        group = get_current_placement_group()
+        timeout = trial.timeout
         self.clients = ClientPool(place.actor_options(group), timeout, Path(trial.sweep).name)
         self.shadows = ShadowTasks(place.shadow_options(group), timeout)
         self._data: tuple[str, Any] = ("", None)
@@ -115,7 +117,8 @@ class Driver(tune.Trainable):
 
         A trial's last report contains its record.
         """
-        if self.trial is None and (record := read_record(self.folder)) and has_ended(record):
+        record = read_record(self.folder) if self.trial is None else None
+        if record and has_ended(record):
             # An earlier process died after the trial had ended but before it was reported.
             return {"rows": [], "done": True, "summary": record}
         try:

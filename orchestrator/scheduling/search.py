@@ -39,13 +39,12 @@ class Search:
 
         assert sweep.tune and sweep.tune.search and sweep.space and sweep.samples
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.tune, self.space, self.samples, self.folder = (
-            sweep.tune,
-            sweep.space,
-            sweep.samples,
-            folder,
-        )
-        self.parallel, search = sweep.tune.search.parallel, sweep.tune.search
+        search = sweep.tune.search
+        self.tune = sweep.tune
+        self.space = sweep.space
+        self.samples = sweep.samples
+        self.folder = folder
+        self.parallel = search.parallel
         directions: list[Any] = [
             "maximize" if sign > 0 else "minimize" for sign in sweep.tune.signs
         ]

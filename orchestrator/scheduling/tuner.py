@@ -82,7 +82,8 @@ class StoppingScheduler(FIFOScheduler):
         for spec in trials:
             own = folder.trial(spec.id)
             ended = has_ended(read_record(own) or {}, self.goal)
-            if ended and (rounds := part_of(own, own.table("rounds"))):
+            rounds = part_of(own, own.table("rounds")) if ended else None
+            if rounds:
                 self.decide(spec.id, read_table(rounds).to_pylist())
 
     def decide(self, trial: str, rows: Iterable[Mapping[str, Any]]) -> str:
@@ -143,15 +144,17 @@ class TuneCallback(tune.Callback):
         """Wait ``patience`` seconds for room for what a trial ``needs``, and allow its process
         ``retries`` deaths.
         """
-        self.progress, self.needs, self.patience, self.retries = progress, needs, patience, retries
-        self.stopping, self.again = stopping, False
+        self.progress = progress
+        self.needs = needs
+        self.patience = patience
+        self.retries = retries
+        self.stopping = stopping
+        self.again = False
         self.began: dict[str, float] = {}
         self.processes: dict[str, int | None] = {}
         self.deaths: Counter[str] = Counter()
-        self.idle_since, self.was_said = (
-            math.inf,
-            False,
-        )  # since when no trial runs, and whether the user knows
+        self.idle_since = math.inf  # since when no trial runs
+        self.was_said = False  # whether the user knows
 
     def __getstate__(self) -> dict[str, Any]:
         """An empty state: Tune pickles its callbacks in order to resume, which we do not use;
@@ -270,7 +273,9 @@ class SearchAdapter(Searcher):
         self, search: Search, configured: Callable[[TrialSpec], TrialConfig], callback: TuneCallback
     ) -> None:
         super().__init__()
-        self.search, self.configured, self.callback = search, configured, callback
+        self.search = search
+        self.configured = configured
+        self.callback = callback
         self.suggested: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def execute(options: argparse.Namespace) -> int:
     files = write_report(options.folder, options.figures, results, say)
     print("\n".join(printable(str(file)) for file in files))
     failing = failures(results, asked)
-    print("\n".join(failing), end="\n" * bool(failing))
+    for sentence in failing:
+        print(sentence)
     return FAILED_IF if failing else FINISHED
 
 

@@ -136,7 +136,7 @@ def failure_lines(
         parts = (
             f"{titles[row['id']]}  {row['status']}: {sentence}",
             advice(reason),
-            f"log: {log}" * log.is_file(),
+            f"log: {log}" if log.is_file() else "",
         )
         lines.append("; ".join(filter(None, parts)))
     if len(without) > MOST_LINES:

@@ -99,20 +99,26 @@ class Screen:
         """Print one line; the live table stays below it."""
         self.console.print(Text(sentence), soft_wrap=True)
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Any = None) -> None:  # noqa: ARG002
+    def on_planned(
+        self,
+        trial: str,
+        title: str,
+        run: dict[str, Any],
+        swept: Any = None,  # noqa: ARG002
+    ) -> None:
         self.trials[trial] = ScreenTrial(title, run["rounds"])
 
     def on_started(self, trial: str) -> None:
         entry = self.trials[trial]
-        entry.status, entry.note, entry.began = "running", "", self.clock()
+        entry.status = "running"
+        entry.note = ""
+        entry.began = self.clock()
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         entry = self.trials[trial]
-        entry.done, entry.new_rounds, entry.note = (
-            rows[-1]["round"] + 1,
-            entry.new_rounds + len(rows),
-            "",
-        )
+        entry.done = rows[-1]["round"] + 1
+        entry.new_rounds += len(rows)
+        entry.note = ""
         for row in rows:
             values = measured(row)
             entry.values |= values
@@ -145,7 +151,9 @@ class Screen:
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         entry = self.trials[trial]
-        entry.status, entry.note, entry.ended = record["status"], "", self.clock()
+        entry.status = record["status"]
+        entry.note = ""
+        entry.ended = self.clock()
         entry.values |= measured(record.get("metrics") or {})
         if entry.status != "finished":
             self.say(f"{entry.title}  {entry.status}: {record.get('reason')}")

@@ -85,19 +85,17 @@ class Tracker:
         self.folder = Folder(Path(os.path.abspath(results)) / sweep_name)
         self.where = without_password(named_server(tracking_uri) or LOCAL)
         self.trouble = ""
-        self._uri, self._say, self._troubles, self._with_models = (
-            tracking_uri,
-            say,
-            set[str](),
-            with_models,
-        )
+        self._uri = tracking_uri
+        self._say = say
+        self._troubles: set[str] = set()
+        self._with_models = with_models
         self._events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
-        self._planned: dict[
-            str, tuple[Mapping[str, Any], Mapping[str, Any]]
-        ] = {}  # runs and swept values
+        # Runs and swept values.
+        self._planned: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
         self._live: dict[str, str] = {}
         self._sweep: MlflowSweep | None = None
-        self._is_complete, self._done = False, threading.Event()
+        self._is_complete = False
+        self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
 
     def begin(self) -> None:
@@ -274,7 +272,9 @@ def fill(results: Path) -> list[str]:
     """
     from orchestrator.tracking.sync import MlflowSweep
 
-    client, sent, missed = connect(results), list[str](), list[str]()
+    client = connect(results)
+    sent: list[str] = []
+    missed: list[str] = []
     for folder in sweeps_in(results):
         with suppress(OSError, ValueError, AttributeError, RecursionError):
             if json.loads(read_plain(folder.tracking)).get("where", LOCAL) != LOCAL:

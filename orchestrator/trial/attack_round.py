@@ -123,7 +123,8 @@ class ClusterModels:
         """
         users = np.zeros((len(self.weights), len(self.assignment)), bool)
         for j, who in enumerate(users):
-            if len(rounds := np.flatnonzero((self.last_trained == j).any(axis=1))):
+            rounds = np.flatnonzero((self.last_trained == j).any(axis=1))
+            if len(rounds):
                 who[:] = self.last_trained[rounds[-1]] == j
         return users
 

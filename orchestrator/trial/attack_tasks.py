@@ -279,9 +279,8 @@ def _replicas(
     component, replica = attack_named(worker.run, attack), replicas[0]
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
-    if (size := together(run, worker.data.train.x.nbytes, worker.network.layout.size)) < len(
-        replicas
-    ):
+    size = together(run, worker.data.train.x.nbytes, worker.network.layout.size)
+    if size < len(replicas):
         parts = [replicas[at : at + size] for at in range(0, len(replicas), size)]
         return [one for part in parts for one in _replicas(setup, attack, part)]
 
@@ -306,13 +305,14 @@ def _measured(
     """
     from algorithms.engine import federation
 
-    data, network, streams = worker.data, worker.network, of_start(partial(stream, run.seed), 0)
+    data = worker.data
+    network = worker.network
+    streams = of_start(partial(stream, run.seed), 0)
     models = [federation.initial_model(run, data, network, lambda purpose: streams(purpose, 0, 0))]
     history = federation.cohorts(run, data.clients, run.rounds, streams)
     private = run.training.module.PRIVATE_STEPS
-    train = (
-        None if private else partial(train_once, setup)
-    )  # which does not know that noise is drawn apart
+    # `train_once` does not know that noise is drawn apart.
+    train = None if private else partial(train_once, setup)
     sending = [Sending(world.silent, world.noisy, train) for world in worlds]
     measured: list[dict[int, dict[str, float]]] = [{} for _ in worlds]
 
@@ -369,22 +369,21 @@ def _halves_replicas(
     from algorithms.engine.federation import train_models
 
     worker = session(setup)
-    run, (pool, inside) = with_shared_noise(worker.run), _halved(worker.run, attack, worker.data)
+    run = with_shared_noise(worker.run)
+    pool, inside = _halved(worker.run, attack, worker.data)
     halves = {number: pool.federation(worker.data, inside[number]) for number in numbers}
-    model, clusters = original.assignment[pool.owner], run.clustering.config.clusters
+    model = original.assignment[pool.owner]
+    clusters = run.clustering.config.clusters
 
     def answers(group: Sequence[int], models: list[Weights]) -> list[Doubles]:
         """Train replicas together, from the models that the run began with; if one diverges,
         each by itself.
         """
-        data, streams = (
-            [halves[r] for r in group],
-            [replica_stream(run, r, original.start) for r in group],
-        )
+        data = [halves[r] for r in group]
+        streams = [replica_stream(run, r, original.start) for r in group]
+        history = original.history.astype(np.int64)
         try:
-            trained = train_models(
-                run, data, worker.network, models, original.history.astype(np.int64), streams
-            )
+            trained = train_models(run, data, worker.network, models, history, streams)
         except FloatingPointError:
             if len(group) == 1:
                 return [np.full(len(model), np.nan)]
@@ -392,19 +391,16 @@ def _halves_replicas(
         return [_halves.confidence(worker.network, weights, pool, model) for weights in trained]
 
     def answered() -> bytes:
-        return _packed(
-            np.save,
-            np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))),
-        )
+        initial = ClientActor().initial(setup, original.start, clusters)
+        return _packed(np.save, np.stack(answers(numbers, initial)))
 
     plain = [setup.code, *dependencies(run, worker.data), clusters, original.start, list(numbers)]
     arrays: list[NDArray[Any]] = [original.history, worker.data.example_strengths]
     arrays += [pool.examples.x, pool.examples.y, model]
     for half in halves.values():
         arrays += [half.train.x, half.train.y, half.offsets, half.example_strengths]
-    confidence: Doubles = np.load(
-        io.BytesIO(cached(setup.cache, f"halves-{digest(plain, *arrays)}", answered))
-    )
+    content = cached(setup.cache, f"halves-{digest(plain, *arrays)}", answered)
+    confidence: Doubles = np.load(io.BytesIO(content))
     return confidence
 
 

@@ -60,7 +60,7 @@ class ClientActor:
 
     def __init__(self) -> None:
         """Import torch while the driver still prepares the data."""
-        import algorithms.engine.block  # noqa: F401 (loads torch while the driver still prepares the data)
+        import algorithms.engine.block  # noqa: F401
 
     def initial(self, setup: Setup, start: int, clusters: int) -> list[Weights]:
         """Make the models of an initialization, one for each cluster, pre-trained if the
@@ -90,7 +90,9 @@ class ClientActor:
         from algorithms.engine.block import train_again
 
         worker = session(setup)
-        run, data, network = worker.run, worker.data, worker.network
+        run = worker.run
+        data = worker.data
+        network = worker.network
         again = partial(train_again, run, data, network, models, assigned)
 
         def observe(sent: TrainedBlock) -> dict[str, Any]:
@@ -259,7 +261,10 @@ class ClientPool:
         Ray restarts a killed actor and repeats its jobs, with the same bytes unless the noise is
         secret.
         """
-        self.options, self.timeout, self.sweep, self.title = options, timeout, sweep, sweep
+        self.options = options
+        self.timeout = timeout
+        self.sweep = sweep
+        self.title = sweep
         self.start()
 
     def start(self) -> None:
@@ -300,7 +305,8 @@ class ClientPool:
                 last = len(waiting) <= len(self.actors) > 1
                 if has >= (1 if last else PIPELINE):
                     break
-                job = jobs[index := waiting.pop()]
+                index = waiting.pop()
+                job = jobs[index]
                 load[at] = has + 1, examples + job.examples
                 method = getattr(self.actors[at], job.method).options(
                     name=f"ClientActor.{job.method}, {self.title}"

@@ -134,7 +134,8 @@ def _write(
     """
     tables = {name: rows for name in TABLES if len(rows := read(name))}
     files = {f"{name}.parquet": table_bytes(rows) for name, rows in tables.items()}
-    files |= {} if weights is None else {folder.model.name: weights}
+    if weights is not None:
+        files[folder.model.name] = weights
     # Earlier processes may have done some of its rounds.
     trained = math.fsum(tables["rounds"]["seconds"].to_pylist()) if "rounds" in tables else 0.0
     record: dict[str, Any] = {
@@ -144,5 +145,7 @@ def _write(
         "seconds": max(time.time() - began, trained),  # clocks are set back now and then
         "origin": origin(identity.run["training"]["device"]) | dict(identity.hashes),
     }
-    record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
+    notes = secrecy(identity.run, resumed)
+    if notes:
+        record["notes"] = notes
     return write_record(folder, record | more, identity.run, files)

@@ -18,10 +18,11 @@ Stream = Callable[..., np.random.Generator]
 
 # A purpose keeps its number forever: changing it changes every published result that used it.
 NAMES = """
-partition groups strengths test_owners test_strengths initial_weights preferences warm_start selection batches
-shadow_halves shadow_strengths shadow_training audit noise participation augmentation gradient_noise probes
-curvature_examples curvature_probes attack_targets attack_training replicas pretraining validation resampling
-canaries exchanged_owners update_noise shuffling
+partition groups strengths test_owners test_strengths initial_weights preferences warm_start
+selection batches shadow_halves shadow_strengths shadow_training audit noise participation
+augmentation gradient_noise probes curvature_examples curvature_probes attack_targets
+attack_training replicas pretraining validation resampling canaries exchanged_owners update_noise
+shuffling
 """
 PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
 OWN_BYTES = 16  # of the number of a purpose that a component of the user's own has named

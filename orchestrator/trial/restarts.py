@@ -48,7 +48,9 @@ class Trial:
 
         Raises DamageError if that is damaged, and the noise is secret. Otherwise it is set aside.
         """
-        self.run, self.context, self.data = run, context, context.data
+        self.run = run
+        self.context = context
+        self.data = context.data
         clustering = run.clustering
         rng = stream(run.seed, "preferences")
         self.preferences = clustering.module.preferences(clustering.config, self.data.clients, rng)
@@ -59,11 +61,12 @@ class Trial:
         self.starts = plan.initializations if self.compared_after else 1
         decided = self.compared_after if self.starts > 1 else run.rounds
         self.random_until = min(plan.random_rounds, decided - 1)
-        self.repaired: str | None = (
-            None  # a sentence on a damaged log that was set aside, until it has been reported
-        )
+        # A sentence on a damaged log that was set aside, until it has been reported.
+        self.repaired: str | None = None
         self.saved = self._open()
-        if self.saved.state is None and self.shared and (content := stored(*self.shared)):
+        begins = self.saved.state is None
+        content = stored(*self.shared) if begins and self.shared else None
+        if content:
             self.rounds = self._rounds(self.saved.take_over(content, self.preferences.beta))
         elif self.saved.state is None:
             self.rounds = self._rounds(0)
@@ -204,7 +207,9 @@ class Trial:
         Clients choose by loss alone in it, so components that sort them alike share one; what is
         secret or attacked is not shared.
         """
-        run, clustering, setup = self.run, self.run.clustering, self.context.setup
+        run = self.run
+        clustering = run.clustering
+        setup = self.context.setup
         attacked = any(due(run, "models", round_) for round_ in range(self.compared_after))
         like = clustering.module.SORTS_LIKE
         if self.starts == 1 or not like or attacked or not run.repeatable or setup.cache is None:

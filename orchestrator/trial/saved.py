@@ -5,7 +5,8 @@ It is a log to which every round adds:
 
     rows-<start>-<table>.grows           the rows of a table, a stream of Arrow for each round
     state-<start>-<round>.safetensors    the state after the last round
-    best-<start>.safetensors             that of the best initialization so far, while initializations are compared
+    best-<start>.safetensors             that of the best initialization so far, as long as some
+                                         are compared
 
 A process that is killed leaves the manifest of the last complete round; what it had begun to write
 is not there.
@@ -191,7 +192,8 @@ class Saved:
         state = load_state(parts.pop("state"))
         for table, part in sorted(parts.items()):
             rows = _read(part)
-            if (at := rows.schema.get_field_index("beta")) >= 0:
+            at = rows.schema.get_field_index("beta")
+            if at >= 0:
                 rows = rows.set_column(at, "beta", pa.array(beta[rows["client"].to_numpy()]))
             self.append(state.start, table, rows)
         self.commit(state)
