@@ -94,8 +94,7 @@ def of_one_model(name: str) -> bool:
     """Whether a column is a declared metric (`Metric.by_model`) of one of several models that
     are not named after a group.
 
-    >>> names = ("mia_accuracy_model_1", "unheard_of_model_1", "model_1")
-    >>> tuple(map(of_one_model, names))
+    >>> of_one_model("mia_accuracy_model_1"), of_one_model("unheard_of_model_1"), of_one_model("model_1")
     (True, False, False)
     """
     declared, (whole, _, number) = metrics(), name.rpartition("_")

@@ -32,7 +32,7 @@ from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
-# Seconds of a first try that is done again, because most of them may be those of loading code.
+# Processor seconds of a first try that is done again, because most may be those of loading code.
 LOADING = 3.0
 LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
 # How many times as long a try is expected to take as the one before, with twice the clients and
@@ -70,29 +70,22 @@ class SmallRuns:
         Raises:
             DataError: the data cannot be partitioned as the run asks.
         """
-        clients, config = run.data.config.clients, run.data.config
-        everybody = of_kind(run, "updates") + of_kind(
-            run, "sums"
-        )  # such an attack needs all clients
-        if config.examples_per_client and not everybody:
+        config = run.data.config
+        needs_all = of_kind(run, "updates") + of_kind(run, "sums")
+        if config.examples_per_client and not needs_all:
             most = max(run.training.config.block_size, MOST_EXAMPLES // config.examples_per_client)
-            run = replace(
-                run,
-                data=replace(
-                    run.data, config=config.model_copy(update={"clients": min(clients, most)})
-                ),
-            )
-        root, load = self.root_of(run), run.data.module.load
-        set_, key = repr((run.data, root)), federation_key(run, root)
-        if (
-            self.spent >= LIMIT
-            and self._latest.get("source", ("",))[0] == set_
-            and "data" in self._latest
-        ):
+            fewer = config.model_copy(update={"clients": min(config.clients, most)})
+            run = replace(run, data=replace(run.data, config=fewer))
+        root = self.root_of(run)
+        load = run.data.module.load
+        set_ = repr((run.data, root))
+        key = federation_key(run, root)
+        known = self._latest.get("source", ("",))[0] == set_ and "data" in self._latest
+        if known and self.spent >= LIMIT:
             key = self._latest["data"][0]  # another partition of the same examples
         source, loading = self._timed("source", set_, lambda: load(run.data.config, root, True))
         data, dealing = self._timed("data", key, lambda: partition_data(run, root, source))
-        return data, loading + dealing * clients / run.data.config.clients
+        return data, loading + dealing * config.clients / run.data.config.clients
 
     def _timed(self, kind: str, key: str, make: Callable[[], Any]) -> tuple[Any, float]:
         """Return what was made last of a kind, or make another if its key differs, and the
@@ -101,9 +94,12 @@ class SmallRuns:
         if self._latest.get(kind, ("",))[0] != key:
             self._latest.pop(kind, None)  # two at a time may not fit into memory
             started = time.perf_counter()
-            self._latest[kind] = key, make(), (seconds := time.perf_counter() - started)
+            made = make()
+            seconds = time.perf_counter() - started
+            self._latest[kind] = (key, made, seconds)
             self.spent += seconds
-        return self._latest[kind][1:]
+        _, made, seconds = self._latest[kind]
+        return made, seconds
 
     def rate(self, run: Run, data: Federation) -> counts.Rate:
         """Return the function that times a step of a run, unless a trial before had the same one.
@@ -152,10 +148,11 @@ def _settings(run: Run, step: str, attack: str) -> str:
 
 
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
-    """Return the first clients of a federation with some examples each, and as many others;
-    itself if that is all.
+    """Return the first clients of a federation with some examples each, in every part, and as
+    many of nobody; itself if that is all.
     """
-    clients, sizes = min(clients, data.clients), np.minimum(data.sizes, examples)[:clients]
+    clients = min(clients, data.clients)
+    sizes = np.minimum(data.sizes, examples)[:clients]
     if clients == data.clients and (sizes == data.sizes).all():
         return data
     rows = np.concatenate(
@@ -163,7 +160,9 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     )
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
-        rows = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
+        most = dict.fromkeys(range(clients), examples) | {NOBODY: clients * examples}
+        each = [np.flatnonzero(owner == client)[:count] for client, count in most.items()]
+        rows = np.sort(np.concatenate(each))
         return part[rows], owner[rows]
 
     test, test_owner = of_those(data.test, data.test_owner)
@@ -226,7 +225,7 @@ class Small:
                 size *= 2
                 continue
             whole = time.perf_counter() - started
-            if not loaded and whole < LOADING:
+            if not loaded and one.seconds < LOADING:
                 loaded = True  # the very first try also loads code, which is no part of a step
                 continue
             tries.append(one)
@@ -285,11 +284,9 @@ class Small:
     @property
     def together(self) -> int:
         """How many clients are trained at once."""
-        return (
-            min(self.run.training.config.block_size, self.data.clients)
-            if trains_together(self.run)
-            else 1
-        )
+        if not trains_together(self.run):
+            return 1
+        return min(self.run.training.config.block_size, self.data.clients)
 
     @cached_property
     def network(self) -> Network:
@@ -299,15 +296,14 @@ class Small:
     @cached_property
     def light(self) -> Run:
         """The run with few local passes, and with few products where it measures curvatures."""
-        training, curvature = self.run.training, self.run.curvature
+        training = self.run.training
         passes = {"epochs": max(1, min(MOST_PASSES, training.config.epochs))}
-        limits = {
-            name: min(MOST_STEPS, getattr(curvature, name)) for name in ("power_steps", "probes")
-        }
         training = replace(training, config=training.config.model_copy(update=passes))
-        return replace(
-            self.run, rounds=1, training=training, curvature=curvature.model_copy(update=limits)
-        )
+        curvature = self.run.curvature
+        steps = ("power_steps", "probes")
+        limits = {name: min(MOST_STEPS, getattr(curvature, name)) for name in steps}
+        curvature = curvature.model_copy(update=limits)
+        return replace(self.run, rounds=1, training=training, curvature=curvature)
 
     @cached_property
     def start(self) -> Any:
@@ -341,27 +337,23 @@ class Small:
 
     def curve(self, data: Federation) -> Step:
         """Measure a client's curvature, by example."""
-        config, trained = (
-            self.run.curvature,
-            block.train(*self._inputs(in_small(data, 1, 2)), fixed),
-        )
-        most = max(
-            config.power_steps * (config.solver == "power"),
-            config.probes * (config.trace == "hutchinson"),
-        )
-        units = min(int(data.sizes[0]), config.examples) / max(1.0, most / 2 / MOST_STEPS)
-        return units, lambda: block.measure_curvatures(
-            self.light, data, self.network, [0], trained, fixed
-        )
+        config = self.run.curvature
+        trained = block.train(*self._inputs(in_small(data, 1, 2)), fixed)
+        steps = [0]
+        if config.solver == "power":
+            steps.append(config.power_steps)
+        if config.trace == "hutchinson":
+            steps.append(config.probes)
+        units = min(int(data.sizes[0]), config.examples) / max(1.0, max(steps) / 2 / MOST_STEPS)
+        inputs = (self.light, data, self.network, [0], trained, fixed)
+        return units, lambda: block.measure_curvatures(*inputs)
 
     def serve(self, data: Federation) -> Step:
         """Make the next model of what a few clients send; by client."""
-        run, start, layout, everybody = (
-            self.light,
-            self.start,
-            self.network.layout,
-            np.arange(data.clients),
-        )
+        run = self.light
+        start = self.start
+        layout = self.network.layout
+        everybody = np.arange(data.clients)
         inputs = self._inputs(in_small(data, data.clients, 2))[1:]
         results = [engine.train_block(run, *inputs, (fixed, fixed))]
         clients = engine.Clients([everybody], lambda models, assigned: results, layout)
@@ -377,18 +369,15 @@ class Small:
     def attack(self, data: Federation, name: str) -> Step:
         """Attack the updates of a round, or a model; by the examples that updates or shadow
         models are tried on.
+
+        Raises DataError if so few of the data are too few for the attack.
         """
-        kinds = (attack := attack_named(self.run, name)).module.KINDS
-        make = (
-            self._observe
-            if "updates" in kinds
-            else self._add_up
-            if "sums" in kinds
-            else self._audit
-        )
-        most = getattr(attack.config, "targets", 0) * (
-            "updates" in kinds
-        )  # of each client, as many of every one
+        attack = attack_named(self.run, name)
+        kinds = attack.module.KINDS
+        if data is not self.data and attack.module.data_problems(attack.config, data):
+            raise DataError(f"{name} needs more of {data.name}")
+        # Of each client, as many of every one.
+        most = getattr(attack.config, "targets", 0) if "updates" in kinds else 0
 
         def tried(part: Federation) -> float:
             cluster = Cluster(part, 0, np.arange(part.clients))
@@ -396,27 +385,28 @@ class Small:
             pairs = part.clients**2 * min(most, part.sizes.min())
             return float(pairs or sum(len(job.members) for job in jobs) or len(part.train))
 
-        return tried(data) / tried(self.data), make(attack, data)
+        share = tried(data) / tried(self.data)
+        if "updates" in kinds:
+            return share, self._observe(attack, data)
+        if "sums" in kinds:
+            return share, self._add_up(attack, data)
+        return share, self._audit(attack, data)
 
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the updates of a round."""
         inputs = self._inputs(in_small(data, data.clients, 2))
-        trained, assigned, again = (
-            block.train(*inputs, fixed),
-            inputs[-1],
-            partial(block.train_again, *inputs),
-        )
+        trained = block.train(*inputs, fixed)
         updates = SeenUpdates(
             data,
             self.network,
             [self.start],
-            assigned.chosen,
+            inputs[-1].chosen,
             trained.params,
             trained.buffers,
             range(data.clients),
             stream=fixed,
             round=0,
-            train_again=again,
+            train_again=partial(block.train_again, *inputs),
         )
 
         def make() -> None:
@@ -428,16 +418,15 @@ class Small:
 
     def _add_up(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the sum of a round's updates, whatever these are."""
-        everybody, equal = np.arange(data.clients), np.full(data.clients, 1 / data.clients)
+        everybody = np.arange(data.clients)
+        equal = np.full(data.clients, 1 / data.clients)
         one = Sum(0, self.start, self.start.params.astype(np.float64), everybody, equal)
 
         def make() -> None:
-            observed = [
-                attack.module.observe(attack.config, SeenSum(data, self.network, one, fixed, 0))
-            ]
-            attack.module.conclude(
-                attack.config, SeenRound(data, observed, everybody, 0, fixed, sums=[one])
-            )
+            seen = SeenSum(data, self.network, one, fixed, 0)
+            observed = [attack.module.observe(attack.config, seen)]
+            after = SeenRound(data, observed, everybody, 0, fixed, sums=[one])
+            attack.module.conclude(attack.config, after)
 
         return make
 
@@ -448,8 +437,7 @@ class Small:
         cluster = Cluster(data, 0, np.arange(data.clients))
         jobs = counts.shadow_jobs(self.light, cluster, attack, 0.0)
         shadows = attack.module.train_shadows(jobs, data, self.network, self.light) if jobs else ()
-        sent = [self.start], np.zeros(data.clients, np.int64), fixed
-        model = AttackedModel(
-            cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent
-        )
+        sent = ([self.start], np.zeros(data.clients, np.int64), fixed)
+        rng = np.random.default_rng(0)
+        model = AttackedModel(cluster, self.network, self.start, shadows, rng, *sent)
         return lambda: attack.module.audit(attack.config, model)

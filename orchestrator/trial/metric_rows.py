@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
-from algorithms.core.messages import Doubles
 from algorithms.core.metric import ACCURACY
 from algorithms.curvature import ranking
 from algorithms.interfaces import Outcome, Run
@@ -117,10 +116,7 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an
     unmeasured risk) is omitted.
     """
-    state = shot.state
-    data = shot.data
-    used = state.assignment
-    names = state.names
+    state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.state.names
     groups = {name: data.groups == g for g, name in enumerate(data.group_columns)}
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
@@ -163,15 +159,17 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
         of_group = shot.test_group == g
         if not of_group.any():
             continue
-        group_accuracy = float(shot.hits[of_group].mean())
-        clients = int((shot.data.groups == g).sum())
-        right += group_accuracy * clients
-        counted += clients
-        if len(shot.data.group_names) > 1:
-            row[f"accuracy_{name}"] = group_accuracy
-        names = shot.state.names
-        if name in names and (shot.state.assignment == names.index(name)).any():
-            predicted = shot.outputs[names.index(name)][of_group].argmax(axis=1)
+        group_accuracy, clients = (
+            float(shot.hits[of_group].mean()),
+            int((shot.data.groups == g).sum()),
+        )
+        right, counted = right + group_accuracy * clients, counted + clients
+        row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
+        if (
+            name in shot.state.names
+            and (shot.state.assignment == (j := shot.state.names.index(name))).any()
+        ):
+            predicted = shot.outputs[j][of_group].argmax(axis=1)
             row[f"model_accuracy_{name}"] = float((predicted == shot.data.test.y[of_group]).mean())
     owned = shot.data.test_owner >= 0
     if owned.any():
@@ -211,9 +209,7 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     """Return the measured risk of each model, the worst and the mean, and the violations; empty
     before the first attack.
     """
-    risks = state.measured_risks
-    names = state.names
-    used = state.assignment
+    risks, names, used = state.measured_risks, state.names, state.assignment
     if np.isnan(risks).all():
         return {}
     in_use = np.unique(used)
@@ -233,10 +229,7 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
         row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(state.queried[measured])
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
-
-    def exceeds(j: int, thresholds: Doubles) -> Doubles:
-        return client_risk.exceeded_by_chance(state.queried[j], thresholds)
-
+    exceeds = lambda j, thresholds: client_risk.exceeded_by_chance(state.queried[j], thresholds)  # noqa: E731
     row["violations_null"] = violations.violations_null(
         tau, used, exceeds
     )  # NaN if it is not known what was attacked
