@@ -48,7 +48,8 @@ def test_a_difference_may_be_compared_with_another_one() -> None:
     assert part_of(trials, claim).effect.values == pytest.approx((0.2,))
 
 
-def test_seeds_on_one_partition_are_one_pair_unless_the_claim_is_about_seeds() -> None:
+def test_seeds_on_one_partition_are_one_pair() -> None:
+    """Unless the claim is about seeds."""
     trials = [
         pair
         for seed, gain in ((0, 0.1), (1, 0.3))

@@ -78,7 +78,8 @@ def in_our_words(paper: str, setting: str, method: str, metric: str) -> Counterp
 # The papers' numbers in our words
 
 
-def test_every_record_is_complete_and_has_a_counterpart_unless_it_is_derived_from_others() -> None:
+def test_every_record_is_complete_and_has_a_counterpart() -> None:
+    """Unless it is derived from others."""
     assert Counter(one.paper for one in records()) == {
         "ifca_mir": 23,
         "finp": 181,
@@ -237,7 +238,8 @@ def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> Non
     )
 
 
-def test_what_was_not_measured_and_other_settings_methods_and_data_are_not_compared() -> None:
+def test_what_was_not_measured_is_not_compared() -> None:
+    """Nor are other settings, methods and data."""
     for one in (
         trial("t", 0.2),
         trial("t", 0.1, algorithm="ifca_mir"),
@@ -251,7 +253,8 @@ def test_what_was_not_measured_and_other_settings_methods_and_data_are_not_compa
     assert whole.estimate.mean == pytest.approx(0.85)
 
 
-def test_an_average_over_settings_needs_all_of_them_and_other_swept_keys_give_a_line_each() -> None:
+def test_an_average_over_settings_needs_all_of_them() -> None:
+    """Other swept keys give a line each."""
     values = {(0.1, 0): 0.6, (0.1, 1): 0.8, (0.2, 0): 0.4, (0.2, 1): 0.5, (0.2, 2): 0.6}
     trials = [
         trial(f"{r}{s}", r, s, mia_accuracy_minority=value) for (r, s), value in values.items()
@@ -338,9 +341,10 @@ def deviations(name: str, sets: Sequence[str] = ()) -> set[str]:
     [path.stem for path in sorted(SWEEPS.glob("*_as_released.yaml"))]
     + ["metric_privacy_five_runs"],
 )
-def test_the_sweeps_as_released_differ_from_the_reading_only_as_their_headers_say(
+def test_sweeps_as_released_differ_only_as_their_headers_say(
     name: str,
 ) -> None:
+    """From the reading of the paper."""
     assert deviations(name) <= {
         # of FedAvg's row in finp_cifar_resnet_as_released
         "training.clip_gradient 10 instead of none",
@@ -459,9 +463,7 @@ def test_the_level_of_one_trial(changes: dict[str, Any], level: str) -> None:
     assert ("rounds" in one.fields) == (level == SHORTENED)
 
 
-def test_the_papers_size_comes_before_more_partitions_and_nothing_is_measured_without_trials() -> (
-    None
-):
+def test_the_papers_size_comes_before_more_partitions() -> None:
     short = [of_har(seed, 0.5, **BASELINE, rounds=4) for seed in range(5)]
     one = number([*short, of_har(0, 0.9, **BASELINE)], "Baseline (FedAvg)")
     assert (one.level, one.estimate.mean) == (ONE_PARTITION, 0.9)

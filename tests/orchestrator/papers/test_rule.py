@@ -121,7 +121,7 @@ def test_a_claim_that_nothing_is_lost_allows_a_gain() -> None:
     assert verdict(-0.06, 0.02, -0.03, -0.07, -0.01) == rule.INCONCLUSIVE
 
 
-def test_that_an_effect_is_not_of_the_printed_size_is_corrected_for_all_claims() -> None:
+def test_another_size_than_printed_is_corrected_for_all_claims() -> None:
     """The size is the printed effect and the margin around it."""
     near = Effect((0.06, -0.02, 0.03, 0.07, 0.01), -0.07, 0.05, "lower")  # 0.03 +- 0.045
     assert near.p_size == pytest.approx(stats.ttest_1samp(near.values, -0.02).pvalue)
@@ -200,9 +200,8 @@ def test_a_printed_effect_is_predicted_if_another_pair_may_have_it(
     "mean", [1.0, 2.5, 0.2, 0.0]
 )  # no difference; one beyond the margin; none beyond it
 @pytest.mark.parametrize("others", [0, 7])
-def test_the_pairs_that_are_needed_decide_in_four_of_five_cases_and_a_third_fewer_do_not(
-    mean: float, others: int
-) -> None:
+def test_the_pairs_that_are_needed_decide_in_four_of_five_cases(mean: float, others: int) -> None:
+    """A third fewer do not."""
     spread, rng = 2.0, np.random.default_rng(3)
     pilot = Effect(
         tuple(np.array([spread, -spread] * 10) * math.sqrt(19 / 20) + mean), NAN, 1.0, "higher"

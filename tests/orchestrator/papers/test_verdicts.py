@@ -85,7 +85,8 @@ def test_verdicts_whose_rule_was_changed_are_marked_with_the_earlier_ones() -> N
     )
 
 
-def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_queue() -> None:
+def test_what_a_claim_compares_is_run_by_its_sweeps() -> None:
+    """Alone, or with a line of the queue."""
     lines = yaml.safe_load((ROOT / "benchmarks" / "evidence" / "queue.yaml").read_text())
     runs: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for claim in CLAIMS for name in claim.sweeps):
@@ -111,7 +112,7 @@ def assert_run(claim: Claim, part: ClaimPart, reading: Conditions, runs: list[An
         assert found, (claim.claim, part.name, reading, side)
 
 
-def test_what_would_decide_is_trials_that_a_file_has_as_it_stands_or_more_pairs() -> None:
+def test_what_would_decide_is_trials_of_a_file_or_more_pairs() -> None:
     judged = {one.claim.claim: one for one in verdicts([])}
 
     def need(name: str, part: MeasuredPart | None = None) -> list[str]:
