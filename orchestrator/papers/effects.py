@@ -152,6 +152,8 @@ def _side(
         for trial in trials
         if matches(trial.run, wanted) and matches(trial.run, reading, read=True)
     ]
+    if not rows:
+        notes += _nowhere(wanted, trials)
     measured = [trial for trial in rows if all(name in trial.metrics for name in claim.metrics)]
     if len(measured) < len(rows):
         notes.append(f"{len(rows) - len(measured)} trials did not measure {claim.metric}")
@@ -166,6 +168,15 @@ def _side(
         notes.append(f"trials of several readings, not used: they differ in {', '.join(mixed)}")
         return {}
     return {trial.pair: trial for trial in measured}
+
+
+def _nowhere(wanted: Conditions, trials: Sequence[Trial]) -> list[str]:
+    """A sentence on the fields that a claim asks for and no trial has, as if they are misspelled."""
+    fields = {field for trial in trials for field in trial.run}
+    missing = [key for key, value in wanted.items() if value is not None and key not in fields]
+    if not trials or not missing:
+        return []
+    return [f"no trial has the field {', '.join(missing)}"]
 
 
 def _means(claim: Claim, side: Mapping[Repeat, Trial], pairs: Sequence[Repeat]) -> list[float]:

@@ -150,6 +150,17 @@ def test_a_file_that_has_no_claims_is_refused(tmp_path: Path, text: str) -> None
     assert main(["verdict", "docs/measured", "--claims", str(tmp_path / "none.yaml")]) == 2
 
 
+def test_a_field_that_no_trial_has_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "fourth.yaml"
+    file.write_text(FOURTH.replace("{data.name: digits}", "{data.nmae: digits}"))
+    trials = measured(tmp_path / "measured")
+    assert main(["verdict", str(trials), "--claims", str(file)]) == 0
+    page = capsys.readouterr().out
+    assert "**not tested**" in page and "no trial has the field data.nmae" in page
+
+
 def test_what_would_test_a_claim_is_a_sweep_file_beside_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
