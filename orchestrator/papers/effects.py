@@ -171,7 +171,7 @@ def _side(
 
 
 def _nowhere(wanted: Conditions, trials: Sequence[Trial]) -> list[str]:
-    """A sentence on the fields that a claim asks for and no trial has, as where one is misspelled."""
+    """A sentence on the fields that a claim asks for and no trial has, perhaps misspelled."""
     fields = {field for trial in trials for field in trial.run}
     missing = [key for key, value in wanted.items() if value is not None and key not in fields]
     if not trials or not missing:
