@@ -17,9 +17,9 @@ from rich.text import Text
 
 from algorithms.interfaces import Run
 from algorithms.metrics.statistics import FEWEST, least_significant
-from algorithms.models._callables import message_of
 from datasets.federation import DataError, Federation
-from orchestrator.cluster.data_checks import data_problem
+from datasets.guard import ComponentError
+from orchestrator.cluster.data_checks import data_problem, own_failure
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus, local_nodes
 from orchestrator.config.errors import ConfigError, amount
@@ -225,18 +225,15 @@ def _kind(trial: TrialSpec) -> str:
 
 @contextmanager
 def _refusing(sweep: Sweep, run: Run) -> Iterator[None]:
-    """Refuse the sweep where data do not suit the run, or a model of somebody else's fails."""
+    """Refuse the sweep where data do not suit the run, or code of somebody else fails."""
     try:
         yield
-    except DataError as error:
+    except (DataError, ComponentError) as error:
         raise ConfigError([data_problem(sweep, str(error))]) from error
-    except Exception as error:
-        if not run.model.module.OWN_VALUES:
+    except (Exception, SystemExit) as error:
+        sentence = own_failure(run, error)
+        if not sentence:
             raise
-        sentence = (
-            f"model.name: {run.model.title} fails on these data, as it would in the run: "
-            f"{message_of(error)}"
-        )
         raise ConfigError([data_problem(sweep, sentence)]) from error
 
 

@@ -112,7 +112,7 @@ class MlflowSweep:
             sweep = projection.project_sweep(self.folder, values, self.experiment, parent)
             self._log((), sweep, {}, parent)
         if stale or sweep:
-            self._tag_experiment(records, values, sweep)
+            self._tag_experiment(sweep)
         if only is None:
             self._end_interrupted(live, records)
         if models:
@@ -136,14 +136,9 @@ class MlflowSweep:
                 records[trial] = record
         return records
 
-    def _tag_experiment(
-        self,
-        records: Mapping[str, Mapping[str, Any]],
-        values: Mapping[str, Mapping[str, Any]],
-        sweep: Projection | None,
-    ) -> None:
-        """Say which columns the sweep's experiment shows, and write its note."""
-        tags = KIND
+    def _tag_experiment(self, sweep: Projection | None) -> None:
+        """Say what kind of experiment it is, and write its note."""
+        tags = dict(KIND)
         if sweep:
             tags[NOTE] = sweep.note
         for name, text in tags.items():
