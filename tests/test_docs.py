@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from algorithms.core.configs import CurvatureConfig
+from attacks.interfaces import sees
 from datasets.components import components
 from orchestrator.cli import ORDER, main, parser
+from orchestrator.config.run import trial_id
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import Resources, load_sweep
 from orchestrator.conformance.example_runs import inline_trial
@@ -151,20 +155,30 @@ def test_every_field_that_the_pages_name_is_one() -> None:
     assert told <= known, told - known
 
 
-# The sweep file of the README
+# Sweep files
 
 
-def example() -> str:
-    (found,) = YAML.findall(page("README.md"))
-    return str(found)
+def example(name: str = "README.md") -> str:
+    return str(YAML.findall(page(name))[0])
 
 
-def test_the_sweep_file_of_the_readme_is_eight_runs_and_shows_every_slot(tmp_path: Path) -> None:
+def test_the_sweep_file_of_the_readme_is_the_quickstart(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
     path.write_text(example())
+    shown, ran = (
+        [trial_id(run) for run in load_sweep(file).runs]
+        for file in (path, ROOT / "sweeps" / "quickstart.yaml")
+    )
+    assert shown == ran
+
+
+def test_the_example_of_a_sweep_file_is_eight_runs_and_shows_every_slot(tmp_path: Path) -> None:
+    text = example("docs/sweep_file.md")
+    path = tmp_path / "example.yaml"
+    path.write_text(text)
     assert len(load_sweep(path).runs) == 8
     for slot in SLOTS:
-        assert re.search(rf"^ +{slot.key.split('.')[-1]}:", example(), re.MULTILINE), slot.key
+        assert re.search(rf"^ +{slot.key.split('.')[-1]}:", text, re.MULTILINE), slot.key
 
 
 # The tables that a run leaves behind
@@ -226,7 +240,7 @@ def test_the_page_on_metrics_is_made_of_what_is_declared(
 
 
 @pytest.mark.parametrize("table", ["attacks", "defenses"])
-def test_the_tables_of_the_readme_are_made_of_what_is_declared(
+def test_the_tables_of_attacks_and_defenses_are_made_of_what_is_declared(
     table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["list", table]) == 0
@@ -237,7 +251,24 @@ def test_the_tables_of_the_readme_are_made_of_what_is_declared(
     assert (
         made.count("\n") == 2 + len(named) > 8
     )  # attacks in one table, all others that are a defense in the other
-    assert f"\n\n{made}\n" in page("README.md")
+    assert f"\n\n{made}\n" in page("docs/attacks.md")
+    links = re.findall(r"\[(\w+)\]\((\w+)/[\w/]*?(\w+)\.py\)", page("README.md"))
+    assert all(name == file for name, _, file in links)
+    in_readme = {name for name, room, _ in links if (room == "attacks") == (table == "attacks")}
+    assert in_readme == set(named)
+
+
+def test_an_attack_of_the_readme_is_in_the_row_of_what_it_needs_to_see() -> None:
+    for name, attack in components("attacks").items():
+        needs = {"choices": "sum"}.get(sees(attack), sees(attack))
+        (row,) = re.findall(rf"^\| `{needs}` \| .*$", page("README.md"), re.MULTILINE)
+        assert f"[{name}](attacks/{name}.py)" in row
+
+
+def test_the_version_to_cite_is_that_of_the_package() -> None:
+    version = tomllib.loads(page("pyproject.toml"))["project"]["version"]
+    assert yaml.safe_load(page("CITATION.cff"))["version"] == version
+    assert f"version={{{version}}}" in page("README.md")
 
 
 def test_the_table_of_guarantees_is_made_of_what_is_declared(
