@@ -217,15 +217,15 @@ def test_the_quickstart() -> Iterator[str]:
     yield f"the difference, {shown(between)}, p < 0.001"
     worst, chance = (ifca[f"calibrated_auc_worst_client{end}"] for end in ("", "_null"))
     assert of(worst - chance).low > 0
-    yield f"it is {shown(worst)}, where {chance.mean():.3f} is expected by chance"
+    yield f"The most exposed client has {shown(worst)} (chance level {chance.mean():.3f})"
     both = " and ".join(shown(few[f"calibrated_auc_{group}"]) for group in ("minority", "majority"))
     yield f"With 30 % minority it is {both}"
     own = " and ".join(
         shown(ifca[f"calibrated_run_auc_{group}"]) for group in ("minority", "majority")
     )
-    yield f"AUC with 10 % minority is {own}"
+    yield f"the AUC with 10 % minority is {own}"
     yield f"the shadow attack has an AUC of {shown(ifca['mia_auc_worst'])} with 10 % minority"
-    yield f"it would still have {ifca['mia_auc_worst_null'].mean():.3f}"
+    yield f"The permutation baseline has {ifca['mia_auc_worst_null'].mean():.3f}"
     assert (ifca["mia_auc_worst"] == ifca["mia_auc_minority"]).all()  # the model is the minority's
     (rest, p_rest), (none, p_none) = (
         (v, paired_test(v))
@@ -237,7 +237,7 @@ def test_the_quickstart() -> Iterator[str]:
     yield f"Of the rest, {signed(rest)}, p is {p_rest:.3f}"
     yield f"it is {signed(none)} (p = {p_none:.3f})"
     risks = [
-        f"{shown(ifca[one])}, by chance {ifca[f'{one}_null'].mean():.3f}"
+        f"{shown(ifca[one])} (chance level {ifca[f'{one}_null'].mean():.3f})"
         for one in ("risk_minority", "risk_majority")
     ]
     yield f"the risk is {risks[0]}; on the majority's it is {risks[1]}"
@@ -259,20 +259,20 @@ def test_the_quickstart() -> Iterator[str]:
     least = min(p, key=p.__getitem__)
     assert min(after.values()) > 0.05 and least == ("ifca_mir", 0.3)
     yield (
-        f"by {signed(above[least], 1)} (p = {p[least]:.3f}, after Holm's correction over the "
+        f"it differs by {signed(above[least], 1)} (p = {p[least]:.3f}, after Holm's correction over the "
         f"six {after[least]:.3f})"
     )
     yield f"on average {mir['moved_minority'].mean():.1f} of the 4 minority clients have moved"
     changed = differences(mir, ifca, "violations")
     assert estimate(changed).half > abs(estimate(changed).mean)
-    yield f"the violations by {signed(changed, 1)} (p = {paired_test(changed):.2f})"
+    yield f"the violations | {signed(changed, 1)} | {paired_test(changed):.2f} |"
     for name, what in (
         ("calibrated_auc_minority", "AUC on the minority"),
         ("risk_minority", "its risk"),
         ("accuracy_minority", "its accuracy"),
     ):
         values = differences(mir, ifca, name)
-        yield f"{what} by {signed(values)} (p = {paired_test(values):.2f})"
+        yield f"{what} | {signed(values)} | {paired_test(values):.2f} |"
     other = differences(quickstart("random_migration", 0.1), ifca, "violations")
     yield f"The control changes the violations by {signed(other, 1)}"
     every = measured("audit_attacks")
