@@ -60,7 +60,7 @@ def own_model(folder: Path) -> list[list[str]]:
 
 def own_table(folder: Path) -> list[list[str]]:
     """The table that scikit-learn writes, and the sweep that `fedpriv new` writes."""
-    (steps,) = PYTHON.findall(page("docs/own_data.md"))
+    steps = PYTHON.findall(page("docs/own_data.md"))[0]
     new = [*COMMAND, "new", "cancer.csv", "--label", "target"]
     return [[sys.executable, "-c", steps], new, [*COMMAND, "run", "sweep.yaml", *FEWER, *ONE_SEED]]
 
