@@ -115,6 +115,25 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert len(own) > 100 and [path for path in own if not path.exists()] == []
 
 
+def anchors(path: Path) -> set[str]:
+    """What a link to a heading of a page ends with."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    bare = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in bare}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_to_a_heading_leads_to_one(name: str) -> None:
+    links = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", page(name))
+    here = ROOT / name
+    missing = [
+        f"{to}#{heading}"
+        for to, heading in links
+        if heading not in anchors(here.parent / to if to else here)
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_every_path_exists(name: str) -> None:
     made = {match["path"] for match in FENCED.finditer(page(name))}

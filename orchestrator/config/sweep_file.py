@@ -1,4 +1,4 @@
-"""Loading a sweep file (one with its parts is in README.md): its sections, the ``--set``
+"""Loading a sweep file (one with its parts is in docs/sweep_file.md): its sections, the ``--set``
 overrides, and its trials.
 
 If a sweep varies the name of a component, base may contain fields that only some of the components
