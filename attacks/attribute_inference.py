@@ -56,7 +56,7 @@ Guess = Literal["csmia", "yeom", "bb", "bb_ip"]
 
 KINDS = ("models",)
 LABEL = "attribute inference"
-ASKS = "what is the unknown column of this row?"
+ASKS = "which value is in the unknown column of this row?"
 PAPERS = {
     "CSMIA": "https://arxiv.org/abs/2012.03404",
     "imputation": "https://arxiv.org/abs/2209.01292",

@@ -59,7 +59,7 @@ from datasets.federation import Federation
 
 KINDS = ("choices",)
 LABEL = "choice inference"
-ASKS = "what does a client's choice of a model tell of it?"
+ASKS = "does the chosen cluster reveal a client attribute?"
 PAPERS = {"IFCA-MIR": "https://arxiv.org/abs/2503.09414"}
 
 Secret = Literal["group", "tolerance", "label"]

@@ -71,7 +71,7 @@ from datasets.roles import NOBODY
 KINDS = ("updates",)
 SEES: Literal["shuffled_models"] = "shuffled_models"
 LABEL = "source inference, models without names"
-ASKS = "whose example is it, if models have no names?"
+ASKS = "which client owns this example, if models have no names?"
 PAPERS = {
     "shuffled models": "https://arxiv.org/abs/2411.06458",
     "source inference": "https://arxiv.org/abs/2109.05659",

@@ -53,7 +53,7 @@ from attacks.metrics.over_rounds import defined, means_over_rounds
 from datasets.federation import Federation, Ints
 
 KINDS = ("updates",)
-ASKS = "whose example is it?"
+ASKS = "which client owns this example?"
 PAPERS = {"Hu 2021": "https://arxiv.org/abs/2109.05659", "FinP": "https://arxiv.org/abs/2502.17748"}
 # Permutations of the owners: as many as take about the time of reading this many losses, but no
 # fewer and no more.

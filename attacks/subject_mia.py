@@ -39,7 +39,7 @@ from datasets.roles import NOBODY
 
 KINDS = ("models",)
 LABEL = "subject membership"
-ASKS = "was anything of this person trained on?"
+ASKS = "were any records of this person trained on?"
 PAPERS = {"subject membership": "https://arxiv.org/abs/2206.03317"}
 NAME = "subject_mia"
 FEWEST = 5  # subjects on each side

@@ -37,7 +37,7 @@ LABEL = "IFCA-MIR"
 COLOR = 1
 AGAINST = "membership inference on the model that a client joins"
 GUARANTEE = "none: clients choose by loss and risk"
-COST = "models that fit worse; a move tells that a client minds the risk"
+COST = "models that fit worse; a move reveals that a client weighs the risk"
 PAPERS = {
     "Jung 2025": "https://arxiv.org/abs/2503.09414",
     "IFCA": "https://arxiv.org/abs/2006.04088",

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 PRIVATE_STEPS = True
 LABEL = "DP-SGD"
-AGAINST = "whoever sees the models, a client's own included"
+AGAINST = "readers of the models, also of a client's own"
 GUARANTEE = "example-level (epsilon, delta)-DP, under secret noise"
-COST = "noise of z C / L in every step; gradients of single examples"
+COST = "noise of z C / L in every step; one gradient per example"
 PAPERS = {"Abadi 2016": "https://arxiv.org/abs/1607.00133"}
 READING = "epsilon example: for one example and one model at delta {delta_example}"
 TABLE = Column(1, "epsilon\nexample", 1, False)
