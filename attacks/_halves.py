@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from algorithms.core.messages import Doubles, Weights
-from algorithms.core.metric import names_of
+from algorithms.core.metric import Number, unknown, variant
 from algorithms.interfaces import Problems
-from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Pool, Stream
+from attacks.interfaces import Answers, Exposure, HalvesAttack, Pool, Stream
 from attacks.metrics import membership
 from attacks.metrics.membership import Bools
 from datasets.components import Component
@@ -79,9 +79,9 @@ def conclude(
     whole = np.all(np.isfinite(answers.confidence[:, attacked]), axis=1).astype(bool)
     complete = np.repeat(whole[0::2] & whole[1::2], 2)
     lost = int((~complete).sum()) // 2
-    diverged = Measure("replicas", "diverged_pairs", float(lost))
+    diverged = Number("diverged_pairs", float(lost), variant("replicas"))
     if not attacked.any() or (lost and int(complete.sum()) < 2 * FEWEST):
-        return Exposure(dict.fromkeys(names_of(attack.module.METRICS), NAN), measures=(diverged,))
+        return Exposure(unknown(attack.module.METRICS), measures=(diverged,))
     numbers = np.arange(len(complete)) if answers.numbers is None else answers.numbers
     by_replica = {"inside": answers.inside, "confidence": answers.confidence, "numbers": numbers}
     left = replace(answers, **{name: array[complete] for name, array in by_replica.items()})

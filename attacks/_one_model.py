@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.interfaces import Measure
+from algorithms.core.metric import Number, variant
 from attacks.metrics import calibrated, membership
 from attacks.metrics.membership import Bools, Doubles, Ints, Outputs
 from attacks.metrics.success import Success
@@ -106,7 +106,7 @@ def attack(
 
 def measures(
     attacks: Mapping[str, Attacked], member: Bools, rng: np.random.Generator
-) -> list[Measure]:
+) -> list[Number]:
     """Measure every attack on n examples: `membership.MEASURES` and epsilons, with intervals and
     values by chance.
     """
@@ -119,7 +119,7 @@ def measures(
         for measure in DECIDED:
             values[measure], ranges[measure] = decided.values[measure], decided.ranges[measure]
         both = Success(values, ranges, ranked.members, ranked.nonmembers)
-        rows += both.measures(name) + both.epsilons(name)
+        rows += both.measures(variant(name)) + both.epsilons(variant(name))
     return rows
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from attacks.interfaces import AttackedModel, Audit, Exposure, Measure, SeenUpdates
+from algorithms.core.metric import Number
+from attacks.interfaces import AttackedModel, Audit, Exposure, SeenUpdates
 
 
 def _no_number(values: Mapping[str, Any], kind: str) -> str | None:
@@ -21,11 +22,12 @@ def _no_number(values: Mapping[str, Any], kind: str) -> str | None:
     return None
 
 
-def _no_measure(measures: Iterable[Any]) -> str | None:
-    for one in measures:
-        if not isinstance(one, Measure):
-            return f"{type(one).__name__} among its measures; each must be a Measure"
-        if wrong := _no_number({one.metric: one.value}, "the measure"):
+def _no_numbers(numbers: Iterable[Any], where: str) -> str | None:
+    for one in numbers:
+        if not isinstance(one, Number):
+            return f"{type(one).__name__} among its {where}; each must be a Number"
+        wrong = _no_number({one.metric: one.value}, "the number")
+        if wrong:
             return wrong
     return None
 
@@ -48,7 +50,8 @@ def observed(result: Any, _config: Any, seen: Any) -> str | None:
 
 def found(result: Exposure, *_: Any) -> str | None:
     """Check the numbers of what an attack found."""
-    return _no_number(result.metrics, "the metric") or _no_measure(result.measures)
+    wrong = _no_numbers(result.numbers, "numbers")
+    return wrong or _no_numbers(result.measures, "measures")
 
 
 def exposed(result: Exposure, _config: Any, seen: Any) -> str | None:
@@ -77,6 +80,6 @@ def audited(result: Audit, _config: Any, model: AttackedModel) -> str | None:
     risks = {"published_risk": result.published_risk, "measured_risk": result.measured_risk}
     return (
         _no_number(risks, "the")
-        or _no_number(result.metrics, "the metric")
-        or _no_measure(result.measures)
+        or _no_numbers(result.numbers, "numbers")
+        or _no_numbers(result.measures, "measures")
     )

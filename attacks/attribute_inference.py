@@ -35,22 +35,36 @@ as the attacks do.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk, names_of, rate
+from algorithms.core.metric import (
+    ATTRIBUTE,
+    Column,
+    Metric,
+    Number,
+    Of,
+    Risk,
+    rate,
+    unknown,
+    variant,
+)
 from algorithms.interfaces import Problems
-from attacks._queries import NONE, draw_queries, untransformed
-from attacks.interfaces import AttackedModel, Audit, Measure
+from attacks._queries import NONE, Asked, draw_queries, untransformed
+from attacks.interfaces import AttackedModel, Audit
 from attacks.metrics import client_auc, membership
 from attacks.metrics.disparity import Z95, wilson
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, excerpt, joined
+
+if TYPE_CHECKING:
+    from algorithms.core.network import Network
 
 Guess = Literal["csmia", "yeom", "bb", "bb_ip"]
 
@@ -71,40 +85,8 @@ SIZES = (
 )  # rows with which imputation is fitted besides, to see what more of them would give
 MOST = 10_000  # rows that it is fitted on
 TREES, RESAMPLES = 100, 200
-NAME = "attribute_inference"  # the subject of the headline's measures
-
-METRICS = (
-    Metric(
-        "attribute_leak",
-        ATTRIBUTE,
-        "attribute of members, beyond imputation",
-        "lower",
-        live=3,
-        table=Column(2, "attribute\nleak"),
-        chance=0.0,
-        risk=Risk(
-            "Models tell an unknown column of their training rows, beyond imputation, with "
-            "a gain of",
-            55,
-        ),
-        reading=(
-            "attribute leak: accuracy on members less on others of the same labels, and less "
-            "the same of imputation"
-        ),
-    ),
-    rate(
-        "attribute_accuracy",
-        ATTRIBUTE,
-        "accuracy on members",
-        "lower",
-        chance="attribute_imputation",
-    ),
-    rate("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
-    rate("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
-    Metric(
-        "attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance="attribute_imputation_mcc"
-    ),
-)
+NAME = "attribute_inference"  # what the headline's measures are of
+IMPUTATION = variant(f"{NAME}, imputation")
 
 
 class Config(SlotConfig):
@@ -224,54 +206,92 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     asking, fitting, resampling = model.rng.spawn(3)
     (places, candidates), (known, aside) = attacked(config, data), background(data)
     asked = draw_queries(config.queries, data, model.cluster.clients, asking, aside=aside)
-    rows, member, m = (
-        np.concatenate([flat(asked.inside.x), flat(asked.outside.x)]),
-        asked.member,
-        len(candidates),
-    )
-    if member.all():
-        return Audit(None, (), metrics=dict.fromkeys(names_of(METRICS), NAN))
+    if asked.member.all():
+        return Audit(None, (), numbers=unknown(METRICS))
+    rows = np.concatenate([flat(asked.inside.x), flat(asked.outside.x)])
     truth, seen = (
         (x[:, None, places] == candidates).all(axis=2).argmax(axis=1) for x in (rows, flat(known.x))
     )
     network.load(model.weights)
-    logits, tried = [], rows.copy()
-    for candidate in candidates:
-        tried[:, places] = candidate
-        logits.append(network.logits(tried.reshape(-1, *data.shape)))
+    logits = tried(network, rows, places, candidates, data.shape)
     losses = membership.losses(network.logits(asked.inside.x), asked.inside.y)
-    one_hot = np.eye(data.classes)
-    features = np.hstack([np.delete(rows, places, axis=1), one_hot[asked.labels]])
-    of_known = np.hstack([np.delete(flat(known.x), places, axis=1), one_hot[known.y]])
-    imputed, measures = np.empty(0), list[Measure]()
-    order = fitting.permutation(len(known))[:MOST]
-    for size in (*(size for size in SIZES if size < len(order)), len(order)):
-        imputed = imputation(of_known[order[:size]], seen[order[:size]], features, m, fitting)
-        right = (imputed.argmax(axis=1) == truth)[member]
-        measures.append(accuracy(f"{NAME}, imputation", f"accuracy_of_{size}", right))
+    m = len(candidates)
+    features = without(places, rows, asked.labels, data.classes)
+    of_known = without(places, flat(known.x), known.y, data.classes)
+    of_sizes = imputations(of_known, seen, features, m, fitting)
+    sizes = [
+        accuracy(IMPUTATION, f"accuracy_of_{size}", (of.argmax(axis=1) == truth)[asked.member])
+        for size, of in of_sizes.items()
+    ]
+    imputed = of_sizes[max(of_sizes)]
     prior = (np.bincount(seen, minlength=m) + 1) / (len(seen) + m)
-    answers = guesses(np.stack(logits, axis=1), asked.labels, imputed, prior, float(losses.mean()))
-    alone, majority = answers.pop("imputation"), float((truth[member] == prior.argmax()).mean())
+    answers = guesses(logits, asked.labels, imputed, prior, float(losses.mean()))
+    majority = float((truth[asked.member] == prior.argmax()).mean())
+    found = _compared(config, answers, truth, asked, m, majority, resampling)
+    return replace(found, measures=(*sizes, *found.measures))
+
+
+def _compared(
+    config: Config,
+    answers: dict[str, Ints],
+    truth: Ints,
+    asked: Asked,
+    m: int,
+    majority: float,
+    rng: np.random.Generator,
+) -> Audit:
+    """Compare the answers of every attack with the truth [n], and with those of imputation."""
+    member, alone = asked.member, answers.pop("imputation")
     base = alone == truth
     chance, of_imputation = float(base[member].mean()), float(mcc(truth[member], alone[member], m))
-    metrics = {
-        "attribute_imputation": chance,
-        "attribute_imputation_mcc": of_imputation,
-        "attribute_majority": majority,
-    }
-    measures.append(accuracy(f"{NAME}, imputation", "accuracy", base[member], majority))
+    numbers = [Number("attribute_imputation", chance, chance=majority)]
+    measures = [accuracy(IMPUTATION, "accuracy", base[member], majority)]
     for name, answer in answers.items():
-        hit, subject = answer == truth, NAME if name == config.headline else f"{NAME}, {name}"
+        hit, of = answer == truth, variant(NAME if name == config.headline else f"{NAME}, {name}")
         found = [
-            leaked(subject, hit, base, member, asked.labels),
-            accuracy(subject, "accuracy", hit[member], chance),
-            correlation(subject, truth[member], answer[member], m, of_imputation, resampling),
+            leaked(of, hit, base, member, asked.labels),
+            accuracy(of, "accuracy", hit[member], chance),
+            correlation(of, truth[member], answer[member], m, of_imputation, rng),
         ]
-        measures += [*found, accuracy(subject, "accuracy_of_nonmembers", hit[~member])]
-        metrics |= {
-            f"attribute_{one.metric}": one.value for one in found if name == config.headline
-        }
-    return Audit(None, tuple(measures), metrics=metrics)
+        measures += [*found, accuracy(of, "accuracy_of_nonmembers", hit[~member])]
+        if name == config.headline:
+            numbers += [
+                Number(f"attribute_{one.metric}", one.value, chance=one.chance) for one in found
+            ]
+    return Audit(None, tuple(measures), numbers=tuple(numbers))
+
+
+def without(places: Ints, rows: NDArray[np.float32], labels: Ints, classes: int) -> Doubles:
+    """Return rows [n, inputs] without the attacked column, and with their labels."""
+    known: Doubles = np.hstack([np.delete(rows, places, axis=1), np.eye(classes)[labels]])
+    return known
+
+
+def tried(
+    network: Network,
+    rows: NDArray[np.float32],
+    places: Ints,
+    candidates: NDArray[np.float32],
+    shape: tuple[int, ...],
+) -> NDArray[np.float32]:
+    """Return logits [n, m, classes] of n rows with each of the m values of the column."""
+    rows, logits = rows.copy(), []
+    for candidate in candidates:
+        rows[:, places] = candidate
+        logits.append(network.logits(rows.reshape(-1, *shape)))
+    return np.stack(logits, axis=1)
+
+
+def imputations(
+    known: Doubles, values_of: Ints, rows: Doubles, m: int, rng: np.random.Generator
+) -> dict[int, Doubles]:
+    """Return `imputation` from some of the ``known`` rows, by their number, and from all."""
+    order = rng.permutation(len(known))[:MOST]
+    parts = [order[:size] for size in SIZES if size < len(order)]
+    return {
+        len(part): imputation(known[part], values_of[part], rows, m, rng)
+        for part in (*parts, order)
+    }
 
 
 def imputation(
@@ -327,13 +347,13 @@ def _best(score: Doubles, imputed: Doubles) -> Ints:
     return best
 
 
-def accuracy(subject: str, metric: str, hit: Bools, chance: float = NAN) -> Measure:
+def accuracy(of: Of, metric: str, hit: Bools, chance: float = NAN) -> Number:
     """Return the share of hits [n] with Wilson's interval."""
     low, high = map(float, wilson(hit.sum(), len(hit)))
-    return Measure(subject, metric, float(hit.mean()), low, high, chance)
+    return Number(metric, float(hit.mean()), of, low, high, chance)
 
 
-def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints) -> Measure:
+def leaked(of: Of, hit: Bools, imputed: Bools, member: Bools, labels: Ints) -> Number:
     """Return by how much an attack's hits [n] exceed those of imputation [n] more on members
     than on others.
 
@@ -341,7 +361,7 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints
     """
     value, variance, (u, w) = 0.0, 0.0, client_auc.weights(labels[None], int(member.sum()))
     if not u.any():
-        return Measure(subject, "leak", NAN, chance=0.0)
+        return Number("leak", NAN, of, chance=0.0)
     for sign, side, weight in ((1, member, u[0]), (-1, ~member, w[0])):
         n = 1 / float(np.square(weight).sum())
         gained, lost = (
@@ -352,12 +372,12 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints
         p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
         variance += (p + q - (p - q) ** 2) / (n + 2)
     reach = Z95 * variance**0.5
-    return Measure(subject, "leak", value, value - reach, value + reach, 0.0)
+    return Number("leak", value, of, value - reach, value + reach, 0.0)
 
 
 def correlation(
-    subject: str, truth: Ints, guess: Ints, m: int, chance: float, rng: np.random.Generator
-) -> Measure:
+    of: Of, truth: Ints, guess: Ints, m: int, chance: float, rng: np.random.Generator
+) -> Number:
     """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation
     of a bootstrap.
     """
@@ -365,7 +385,7 @@ def correlation(
     reach = (
         Z95 * float(np.std(mcc(truth[rows], guess[rows], m))) or NAN
     )  # all drawn alike say nothing of others
-    return Measure(subject, "mcc", value, value - reach, value + reach, chance)
+    return Number("mcc", value, of, value - reach, value + reach, chance)
 
 
 def mcc(truth: Ints, guess: Ints, m: int) -> Doubles:
@@ -386,3 +406,39 @@ def mcc(truth: Ints, guess: Ints, m: int) -> Doubles:
     spread = (n**2 - (true**2).sum(axis=-1)) * (n**2 - (guessed**2).sum(axis=-1))
     covered = np.trace(both, axis1=-2, axis2=-1) * n - (true * guessed).sum(axis=-1)
     return np.divide(covered, np.sqrt(spread), out=np.zeros_like(covered), where=spread > 0)[()]
+
+
+# What is measured, and how it is shown
+
+METRICS = (
+    Metric(
+        "attribute_leak",
+        ATTRIBUTE,
+        "attribute of members, beyond imputation",
+        "lower",
+        live=3,
+        table=Column(2, "attribute\nleak"),
+        chance=0.0,
+        risk=Risk(
+            "Models tell an unknown column of their training rows, beyond imputation, with "
+            "a gain of",
+            55,
+        ),
+        reading=(
+            "attribute leak: accuracy on members less on others of the same labels, and less "
+            "the same of imputation"
+        ),
+    ),
+    rate(
+        "attribute_accuracy",
+        ATTRIBUTE,
+        "accuracy on members",
+        "lower",
+        chance="attribute_imputation",
+    ),
+    rate("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
+    rate("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
+    Metric(
+        "attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance="attribute_imputation_mcc"
+    ),
+)

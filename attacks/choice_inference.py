@@ -49,10 +49,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from algorithms.core.columns import interval, null
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import CHOICE, Column, Metric, PerClient
+from algorithms.core.metric import CHOICE, Column, Metric, Number, PerClient, of_client, variant
 from algorithms.interfaces import Problems, Run
-from attacks.interfaces import Exposure, Measure, SeenChoice, SeenChoices
+from attacks.interfaces import Exposure, SeenChoice, SeenChoices
 from attacks.metrics.disparity import Z95, wilson
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation
@@ -71,51 +72,6 @@ TAIL = (
 )
 ROUNDING = 1e-9
 PLACE = 1  # of the stream; source inference has places of one number
-
-
-def _metrics(secret: Secret, what: str, rank: int) -> tuple[Metric, ...]:
-    name, heading = f"choice_{secret}", f"{secret} by\nchoice"
-    gain = Metric(
-        f"{name}_gain",
-        CHOICE,
-        f"{what} guessed from choices, above the largest",
-        "lower",
-        table=Column(rank, heading, 2),
-        chance=f"{name}_gain_null",
-        reading=(
-            "by choice: how much oftener than by naming the most frequent one it is guessed from "
-            "the models that a client chose"
-        )
-        if secret == "group"
-        else "",
-    )
-    bits = Metric(f"{name}_bits", CHOICE, f"{what}, from choices", "lower", "bits", chance=0.0)
-    return gain, bits, Metric(f"{name}_p", CHOICE, f"{what}, p value of the bits", None, "")
-
-
-METRICS = (
-    *_metrics("group", "true group", 2),
-    *_metrics("tolerance", "upper or lower half of tolerance", 3),
-    *_metrics("label", "largest class", 5),
-    Metric(
-        "choice_mix_gain",
-        CHOICE,
-        "mix of labels, 1 - TV gained",
-        "lower",
-        "",
-        chance="choice_mix_gain_null",
-    ),
-    Metric(
-        "choice_beta_bits",
-        CHOICE,
-        "weight of risk, at most revealed by choices",
-        "lower",
-        "bits",
-        table=Column(3, "bits of beta\nby choice", 2),
-        chance=0.0,
-        clients=PerClient("What choices reveal at most of each client's weight of risk, bits"),
-    ),
-)
 
 
 class Config(SlotConfig):
@@ -205,51 +161,57 @@ def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]
 
 def infer(config: Config, seen: SeenChoices) -> Exposure:
     """Guess every secret from all choices."""
-    data = seen.data
-    history, mixes, rng = (
-        summaries(seen.choices),
-        _mixes(data),
-        seen.stream("exchanged_owners", 0, PLACE),
-    )
-    exchanged = history[
-        np.stack([rng.permutation(data.clients) for _ in range(config.permutations)])
-    ]
-    metrics: dict[str, float] = {}
+    data, rng = seen.data, seen.stream("exchanged_owners", 0, PLACE)
+    history = summaries(seen.choices)
+    orders = [rng.permutation(data.clients) for _ in range(config.permutations)]
+    exchanged = history[np.stack(orders)]
+    numbers, measures = list[Number](), list[Number]()
     columns: dict[str, Doubles] = {}
-    measures: list[Measure] = []
+    for name, secret in _secrets(config, seen).items():
+        half = halves(secret, rng)
+        columns[f"choice_{name}_hit"], rows = guessed(name, secret, history, exchanged, half)
+        measures += rows
+        numbers += [
+            Number(f"choice_{name}_{row.metric}", row.value, chance=row.chance)
+            for row in rows
+            if row.metric in ("gain", "bits", "p")
+        ]
+        if name == "label":
+            mix = _mix(_mixes(data), history, exchanged, half)
+            measures.append(mix)
+            numbers.append(Number("choice_mix_gain", mix.value, chance=mix.chance))
+    low, high = seen.kept["low"], seen.kept["high"]
+    bits = bits_of_interval(low, high)
+    _, *ends = interval("choice_beta")
+    columns |= zip((*ends, "choice_beta_bits"), (low, high, bits), strict=True)
+    mean, below, above = _mean(bits)
+    measures.append(Number("bits", mean, variant("beta"), max(0.0, below), above, 0.0))
+    numbers.append(Number("choice_beta_bits", mean))
+    for name, values in columns.items():
+        measures += [Number(name, value, of_client(i)) for i, value in enumerate(values.tolist())]
+    return Exposure(tuple(numbers), columns, tuple(measures))
+
+
+def _secrets(config: Config, seen: SeenChoices) -> dict[str, Ints]:
+    """Return the secrets [clients] that are inferred, in which clients differ."""
     beta, threshold = seen.preferences.beta, seen.preferences.threshold
     minding = beta if np.ptp(beta) > 0 else -threshold
     tolerance = (minding > np.median(minding)).astype(np.int64)
-    secrets = {"group": data.groups, "tolerance": tolerance, "label": mixes.argmax(axis=1)}
-    for name, secret in secrets.items():
-        wanted = config.secrets == "auto" or name in config.secrets
-        if not wanted or (secret == secret[0]).all():
-            continue
-        half = halves(secret, rng)
-        columns[f"choice_{name}_hit"], found, rows = guessed(name, secret, history, exchanged, half)
-        metrics |= {f"choice_{name}_{key}": value for key, value in found.items()}
-        measures += rows
-        if name == "label":
-            gains = mix_gains(history, mixes, half)
-            null = np.array([mix_gains(other, mixes, half).mean() for other in exchanged])
-            measures.append(
-                Measure("mix", "gain", *_mean(gains, float(null.std())), float(null.mean()))
-            )
-            metrics |= {
-                "choice_mix_gain": float(gains.mean()),
-                "choice_mix_gain_null": float(null.mean()),
-            }
-    low, high = seen.kept["low"], seen.kept["high"]
-    columns |= {
-        "choice_beta_low": low,
-        "choice_beta_high": high,
-        "choice_beta_bits": bits_of_interval(low, high),
+    label = _mixes(seen.data).argmax(axis=1)
+    secrets = {"group": seen.data.groups, "tolerance": tolerance, "label": label}
+    return {
+        name: secret
+        for name, secret in secrets.items()
+        if (config.secrets == "auto" or name in config.secrets) and (secret != secret[0]).any()
     }
-    mean, below, above = _mean(columns["choice_beta_bits"])
-    measures.append(Measure("beta", "bits", mean, max(0.0, below), above, 0.0))
-    for name, values in columns.items():
-        measures += [Measure(f"client_{i}", name, value) for i, value in enumerate(values.tolist())]
-    return Exposure(metrics | {"choice_beta_bits": mean}, columns, tuple(measures))
+
+
+def _mix(mixes: Doubles, history: Ints, exchanged: Ints, half: Ints) -> Number:
+    """Return how much is learned of the clients' mixes of labels."""
+    gains = mix_gains(history, mixes, half)
+    null = np.array([mix_gains(other, mixes, half).mean() for other in exchanged])
+    mean, below, above = _mean(gains, float(null.std()))
+    return Number("gain", mean, variant("mix"), below, above, float(null.mean()))
 
 
 def summaries(choices: NDArray[np.integer]) -> Ints:
@@ -324,8 +286,8 @@ def bounds(joint: Doubles) -> tuple[float, float, float]:
 
 def guessed(
     name: str, secret: Ints, history: Ints, exchanged: Ints, half: Ints
-) -> tuple[Doubles, dict[str, float], list[Measure]]:
-    """Return who was guessed [clients], metrics and measures; ``exchanged`` [permutations,
+) -> tuple[Doubles, list[Number]]:
+    """Return who was guessed [clients], and numbers of it; ``exchanged`` [permutations,
     clients] are histories by chance.
     """
     n, sizes = len(secret), (int(history.max()) + 1, int(secret.max()) + 1)
@@ -342,17 +304,17 @@ def guessed(
     low, high = with_chance(
         gain, by_chance, *(float(end) - prior for end in wilson(right.sum(), n, Z))
     )
-    rows = [
-        Measure(name, "accuracy", prior + gain, prior + low, prior + high, prior + null),
-        Measure(name, "gain", gain, low, high, null),
-        Measure(name, "largest_share", prior),
-        Measure(name, "bits", extra, chance=0.0),
-        Measure(name, "p", p),
+    of = variant(name)
+    return right, [
+        Number("accuracy", prior + gain, of, prior + low, prior + high, prior + null),
+        Number("gain", gain, of, low, high, null),
+        Number("largest_share", prior, of),
+        Number("bits", extra, of, chance=0.0),
+        Number("p", p, of),
         # What the best guess would be if these clients were all that there are; hence its large
         # value by chance.
-        Measure(name, "bayes_accuracy", bayes, chance=float(permuted[:, 0].mean())),
+        Number("bayes_accuracy", bayes, of, chance=float(permuted[:, 0].mean())),
     ]
-    return right, {"gain": gain, "gain_null": null, "bits": extra, "p": p}, rows
 
 
 def as_large(value: float, by_chance: Doubles) -> float:
@@ -419,3 +381,51 @@ def _mean(values: Doubles, least: float = 0.0) -> tuple[float, float, float]:
         Z95 * max(least, float(values.std(ddof=1)) / sqrt(len(values))),
     )
     return mean, mean - reach, mean + reach
+
+
+# What is measured, and how it is shown
+
+
+def _metrics(secret: Secret, what: str, rank: int) -> tuple[Metric, ...]:
+    name, heading = f"choice_{secret}", f"{secret} by\nchoice"
+    gain = Metric(
+        f"{name}_gain",
+        CHOICE,
+        f"{what} guessed from choices, above the largest",
+        "lower",
+        table=Column(rank, heading, 2),
+        chance=null(f"{name}_gain"),
+        reading=(
+            "by choice: how much oftener than by naming the most frequent one it is guessed from "
+            "the models that a client chose"
+        )
+        if secret == "group"
+        else "",
+    )
+    bits = Metric(f"{name}_bits", CHOICE, f"{what}, from choices", "lower", "bits", chance=0.0)
+    return gain, bits, Metric(f"{name}_p", CHOICE, f"{what}, p value of the bits", None, "")
+
+
+METRICS = (
+    *_metrics("group", "true group", 2),
+    *_metrics("tolerance", "upper or lower half of tolerance", 3),
+    *_metrics("label", "largest class", 5),
+    Metric(
+        "choice_mix_gain",
+        CHOICE,
+        "mix of labels, 1 - TV gained",
+        "lower",
+        "",
+        chance="choice_mix_gain_null",
+    ),
+    Metric(
+        "choice_beta_bits",
+        CHOICE,
+        "weight of risk, at most revealed by choices",
+        "lower",
+        "bits",
+        table=Column(3, "bits of beta\nby choice", 2),
+        chance=0.0,
+        clients=PerClient("What choices reveal at most of each client's weight of risk, bits"),
+    ),
+)

@@ -32,10 +32,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk, magnitude, rate
+from algorithms.core.columns import columns, null, register
+from algorithms.core.metric import (
+    CLIENT,
+    RUN,
+    Column,
+    Metric,
+    Number,
+    PerClient,
+    Risk,
+    magnitude,
+    of_round,
+    rate,
+    variant,
+)
 from algorithms.interfaces import Problems, Run
 from algorithms.metrics.classification import cross_entropies
-from attacks.interfaces import NAN, AttackedModel, Audit, Exposure, Measure, Stream, World
+from attacks.interfaces import NAN, AttackedModel, Audit, Exposure, Stream, World
 from attacks.metrics import paired
 from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
@@ -54,116 +67,6 @@ Kind: TypeAlias = Literal["in", "stand_in", "zero", "reference"]
 WORLDS: tuple[Kind, ...] = ("in", "stand_in", "zero", "reference")
 DRAWS = {"stand_in": 1, "reference": 2}  # not 0, because seed sequences do not see trailing zeros
 MOST_OF_NOBODY = 2000  # examples of nobody on which every model is measured
-SEEN: dict[str, Any] = {"ends": True}
-CERTIFIED: dict[str, Any] = {"bound": "lower"}
-METRICS = (
-    magnitude("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
-    magnitude("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
-    Metric(
-        "cia_difference",
-        CLIENT,
-        "CIA difference",
-        live=3,
-        table=Column(2, "CIA\ndifference"),
-        reading="CIA difference: client inference as difference of losses (as published)",
-        final="client_inference",
-    ),
-    # Neither direction is better: an attacker whose AUC is near 0 decides the other way round.
-    rate(
-        "cia_auc",
-        CLIENT,
-        "CIA AUC",
-        None,
-        live=2,
-        table=Column(1, "CIA AUC", 2),
-        chance=0.5,
-        clients=PerClient(
-            "Client inference against each client, AUC of the paired test",
-            low="cia_auc_low",
-            high="cia_auc_high",
-            interval="95 % interval over the pairs of federations of one run",
-            target="attacks.cia.target",
-            two_sided=True,
-        ),
-        reading=(
-            "CIA AUC: client inference (0.5 is guessing, near 0 is success); {cia_pairs} pairs of "
-            "federations show at most p {cia_p_least}, an AUC of 1 with interval from "
-            "{cia_low_most}, epsilon {cia_epsilon_most}"
-        ),
-        final="client_inference",
-        ends=True,
-    ),
-    rate(
-        "cia_auc_p",
-        CLIENT,
-        "CIA p of a run",
-        digits=5,
-        table=Column(5, "CIA p\nof a run", 3, interval=False),
-    ),
-    rate(
-        "cia_advantage",
-        CLIENT,
-        "CIA advantage, absolute value of 2 AUC - 1",
-        "lower",
-        chance="cia_advantage_null",
-        risk=Risk(
-            "Client inference sees whether the target takes part with advantage |2 AUC - 1| of",
-            50,
-            accuracies=("aggregated_accuracy", "accuracy"),
-        ),
-    ),
-    rate("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
-    rate("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5, ends=True),
-    rate("cia_zero_auc_p", CLIENT, "CIA p of a run against a zero update", digits=5),
-    rate(
-        "cia_auc_nobody",
-        CLIENT,
-        "CIA AUC on records of nobody",
-        table=Column(6, "CIA AUC\nof nobody", 2, interval=False),
-        chance=0.5,
-        ends=True,
-    ),
-    rate("cia_auc_nobody_p", CLIENT, "CIA p of a run on records of nobody", digits=5),
-    magnitude("cia_round", CLIENT, "round of the paired test", unit="round", digits=0),
-    Metric("cia_pairs", CLIENT, "pairs of federations", unit="pairs", digits=0),
-    rate("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
-    rate("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
-    magnitude(
-        "cia_epsilon_most",
-        CLIENT,
-        "largest epsilon that so many pairs can certify",
-        unit="",
-        digits=2,
-        bound="lower",
-    ),
-    # Of a client, and of whoever sees one model: less than a claim, which is for all models,
-    # refutes nothing.
-    *(
-        magnitude(
-            f"cia_{kind}epsilon{end}",
-            CLIENT,
-            f"CIA epsilon of a {what} client, {how}",
-            "lower",
-            "",
-            2,
-            **more,
-        )
-        for kind, what in (("", "replaced"), ("zero_", "removed"))
-        for end, how, more in (
-            ("", "one model seen", SEEN | {"chance": f"cia_{kind}epsilon_null"}),
-            ("_certified", "certified", CERTIFIED),
-        )
-    ),
-    rate(
-        "cia_stand_in_distinct",
-        CLIENT,
-        "distinct examples of a stand-in",
-        reading=(
-            "stand-ins are drawn from the shadow set: a share of {cia_stand_in_distinct} of "
-            "their examples is distinct"
-        ),
-    ),
-)
 
 
 class Config(SlotConfig):
@@ -307,15 +210,13 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     of_target, of_clients = _losses(
         model.network, model.weights, [attacker_examples(config, data), data.test[owned]]
     )
-    metrics = {
-        "cia_aggregated_loss": of_clients,
-        "cia_target_loss": of_target,
-        "cia_difference": (of_target - of_clients) / of_target if of_target else NAN,
+    found = {
+        "aggregated_loss": of_clients,
+        "target_loss": of_target,
+        "difference": (of_target - of_clients) / of_target if of_target else NAN,
     }
-    measures = tuple(
-        Measure("cia", name.removeprefix("cia_"), value) for name, value in metrics.items()
-    )
-    return Audit(None, measures, metrics=metrics)
+    measures = tuple(Number(name, value, variant("cia")) for name, value in found.items())
+    return Audit(None, measures, numbers=tuple(Number(f"cia_{n}", v) for n, v in found.items()))
 
 
 def attacker_examples(config: Config, data: Federation) -> Examples:
@@ -470,81 +371,88 @@ def compare(config: Config, measured: Measured, rng: np.random.Generator) -> Exp
     """Make the paired test from each replica's results of `measure` by round, none of a
     federation that diverged.
 
-    Returns the metrics of the test for each measured round and, without a suffix, of the last one.
+    Returns the metrics of the test for each measured round and, as those of the run, of the last.
     They are NaN with fewer than two complete pairs, and intervals are NaN with fewer than eight.
     Everything is computed exactly, without ``rng``.
     """
-    metrics: dict[str, float] = {}
     last = max(replica.rounds for replica, _ in measured)
+    of_rounds = list[Number]()
     for r in sorted({r for _, by_round in measured for r in by_round} | {last}):
-        values = _test(config, measured, r)
-        metrics |= {f"{name}_round_{r}": value for name, value in values.items()}
-    pairs = int(values["cia_pairs"])
-    headline = values | {
-        "cia_round": float(last),
-        "cia_p_least": paired.least_p(pairs) if pairs else NAN,
-        "cia_low_most": paired.score_interval(1.0, pairs)[0]
-        if pairs >= paired.FEWEST and config.interval
-        else NAN,
-        "cia_epsilon_most": paired.most_epsilon(pairs // 2)
-        if pairs >= paired.FEWEST_CERTIFYING
-        else NAN,
-        "cia_stand_in_distinct": next(
-            (m["distinct"] for _, by_round in measured for m in by_round.values()), NAN
-        ),
-    }
+        found = _test(config, measured, r)
+        of_rounds += [replace(number, of=of_round(r)) for number in found]
+    rows = columns(of_rounds, register(METRICS)).items()
     return Exposure(
-        headline | metrics,
-        measures=tuple(Measure("client_target", *pair) for pair in metrics.items()),
+        (*found, *_limits(config, measured, last), *of_rounds),
+        measures=tuple(Number(*row, variant("client_target")) for row in rows),
     )
 
 
-def _test(config: Config, measured: Measured, round_: int) -> dict[str, float]:
-    """Return the metrics of the paired test after one round; NaN if not known."""
+def _limits(config: Config, measured: Measured, last: int) -> list[Number]:
+    """Return what so many pairs can show at most, after which round, and by which stand-ins."""
+    pairs = len(paired_scores(measured, last, "target", config.score == "reference")["in"])
+    low = epsilon = NAN
+    if pairs >= paired.FEWEST and config.interval:
+        low = paired.score_interval(1.0, pairs)[0]
+    if pairs >= paired.FEWEST_CERTIFYING:
+        epsilon = paired.most_epsilon(pairs // 2)
+    distinct = [m["distinct"] for _, by_round in measured for m in by_round.values()]
+    return [
+        Number("cia_round", float(last)),
+        Number("cia_p_least", paired.least_p(pairs) if pairs else NAN),
+        Number("cia_low_most", low),
+        Number("cia_epsilon_most", epsilon),
+        Number("cia_stand_in_distinct", distinct[0] if distinct else NAN),
+    ]
+
+
+def _test(config: Config, measured: Measured, round_: int) -> list[Number]:
+    """Return the numbers of the paired test after one round; NaN if not known."""
     by_target, control = (
         paired_scores(measured, round_, examples, config.score == "reference")
         for examples in ("target", "nobody")
     )
-    ins, outs, zero, enough = (
-        by_target["in"],
-        by_target["stand_in"],
-        by_target["zero"],
-        len(by_target["in"]) > 1,
-    )
-    values = _told_apart("cia_auc", ins, outs)
-    values["cia_advantage"] = abs(2 * values["cia_auc"] - 1)
-    values["cia_advantage_null"] = paired.null_advantage(ins, outs) if enough else NAN
+    ins, outs, zero = by_target["in"], by_target["stand_in"], by_target["zero"]
+    accuracy = null = NAN
+    if len(ins) > 1:
+        accuracy = paired.balanced_accuracy(ins, outs)
+        null = paired.null_advantage(ins, outs)
+    told_apart = _told_apart("cia_auc", ins, outs)
+    numbers = [
+        *told_apart,
+        Number("cia_advantage", abs(2 * told_apart[0].value - 1), chance=null),
+        Number("cia_balanced_accuracy", accuracy),
+        *_told_apart("cia_zero_auc", ins, zero),
+        *_epsilons("cia_epsilon", ins, outs),
+        *_epsilons("cia_zero_epsilon", ins, zero),
+        *_told_apart("cia_auc_nobody", control["in"], control["stand_in"]),
+        Number("cia_pairs", float(len(ins))),
+    ]
     if config.interval:
-        values["cia_balanced_accuracy"] = paired.balanced_accuracy(ins, outs) if enough else NAN
-    values |= _told_apart("cia_zero_auc", ins, zero)
-    for name, others in (("cia_epsilon", outs), ("cia_zero_epsilon", zero)):
-        names = [name + end for end in ("", "_null", "_certified", "_low", "_high")]
-        values |= dict.fromkeys(names, NAN)
-        if enough:
-            estimate, chance = paired.epsilon(ins, others), paired.null_epsilon(ins, others)
-            epsilons = (
-                estimate.epsilon,
-                chance,
-                paired.certified_epsilon(ins, others),
-                estimate.low,
-                estimate.high,
-            )
-            values |= {key: v for key, v in zip(names, epsilons, strict=True) if np.isfinite(v)}
-    values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"]) | {
-        "cia_pairs": float(len(ins))
-    }
-    return {
-        name: v
-        for name, v in values.items()
-        if config.interval or not name.endswith(("_low", "_high"))
-    }
+        return numbers
+    return [one for one in numbers if one.low is None and one.metric != "cia_balanced_accuracy"]
 
 
-def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float]:
-    """Return the AUC, its p and its interval, under names that begin with ``name``."""
+def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray) -> list[Number]:
+    """Return the AUC ``name``, its p value, and the AUC again with its interval."""
     auc, p = (paired.auc(ins, outs), paired.swap_p(ins, outs)) if len(ins) > 1 else (NAN, NAN)
     low, high = paired.interval(ins, outs) if len(ins) >= paired.FEWEST else (NAN, NAN)
-    return {name: auc, f"{name}_p": p, f"{name}_low": low, f"{name}_high": high}
+    return [Number(name, auc), Number(f"{name}_p", p), Number(name, auc, RUN, low, high)]
+
+
+def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray) -> list[Number]:
+    """Return the epsilon ``name``, the certified one, and the former again with its interval;
+    NaN if it is not finite.
+    """
+    cells = [NAN] * 5
+    if len(ins) > 1:
+        found, null = paired.epsilon(ins, outs), paired.null_epsilon(ins, outs)
+        cells = [found.epsilon, null, paired.certified_epsilon(ins, outs), found.low, found.high]
+    value, null, certified, *ends = (cell if np.isfinite(cell) else NAN for cell in cells)
+    return [
+        Number(name, value, chance=null),
+        Number(f"{name}_certified", certified),
+        Number(name, value, RUN, *ends),
+    ]
 
 
 def paired_scores(
@@ -566,3 +474,119 @@ def paired_scores(
         for world in WORLDS
         if world != "reference"
     }
+
+
+# What is measured, and how it is shown
+
+SEEN: dict[str, Any] = {"ends": True}
+
+CERTIFIED: dict[str, Any] = {"bound": "lower"}
+
+METRICS = (
+    magnitude("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
+    magnitude("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
+    Metric(
+        "cia_difference",
+        CLIENT,
+        "CIA difference",
+        live=3,
+        table=Column(2, "CIA\ndifference"),
+        reading="CIA difference: client inference as difference of losses (as published)",
+        final="client_inference",
+    ),
+    # Neither direction is better: an attacker whose AUC is near 0 decides the other way round.
+    rate(
+        "cia_auc",
+        CLIENT,
+        "CIA AUC",
+        None,
+        live=2,
+        table=Column(1, "CIA AUC", 2),
+        chance=0.5,
+        clients=PerClient(
+            "Client inference against each client, AUC of the paired test",
+            low="cia_auc_low",
+            high="cia_auc_high",
+            interval="95 % interval over the pairs of federations of one run",
+            target="attacks.cia.target",
+            two_sided=True,
+        ),
+        reading=(
+            "CIA AUC: client inference (0.5 is guessing, near 0 is success); {cia_pairs} pairs of "
+            "federations show at most p {cia_p_least}, an AUC of 1 with interval from "
+            "{cia_low_most}, epsilon {cia_epsilon_most}"
+        ),
+        final="client_inference",
+        ends=True,
+    ),
+    rate(
+        "cia_auc_p",
+        CLIENT,
+        "CIA p of a run",
+        digits=5,
+        table=Column(5, "CIA p\nof a run", 3, interval=False),
+    ),
+    rate(
+        "cia_advantage",
+        CLIENT,
+        "CIA advantage, absolute value of 2 AUC - 1",
+        "lower",
+        chance="cia_advantage_null",
+        risk=Risk(
+            "Client inference sees whether the target takes part with advantage |2 AUC - 1| of",
+            50,
+            accuracies=("aggregated_accuracy", "accuracy"),
+        ),
+    ),
+    rate("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
+    rate("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5, ends=True),
+    rate("cia_zero_auc_p", CLIENT, "CIA p of a run against a zero update", digits=5),
+    rate(
+        "cia_auc_nobody",
+        CLIENT,
+        "CIA AUC on records of nobody",
+        table=Column(6, "CIA AUC\nof nobody", 2, interval=False),
+        chance=0.5,
+        ends=True,
+    ),
+    rate("cia_auc_nobody_p", CLIENT, "CIA p of a run on records of nobody", digits=5),
+    magnitude("cia_round", CLIENT, "round of the paired test", unit="round", digits=0),
+    Metric("cia_pairs", CLIENT, "pairs of federations", unit="pairs", digits=0),
+    rate("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
+    rate("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
+    magnitude(
+        "cia_epsilon_most",
+        CLIENT,
+        "largest epsilon that so many pairs can certify",
+        unit="",
+        digits=2,
+        bound="lower",
+    ),
+    # Of a client, and of whoever sees one model: less than a claim, which is for all models,
+    # refutes nothing.
+    *(
+        magnitude(
+            f"cia_{kind}epsilon{end}",
+            CLIENT,
+            f"CIA epsilon of a {what} client, {how}",
+            "lower",
+            "",
+            2,
+            **more,
+        )
+        for kind, what in (("", "replaced"), ("zero_", "removed"))
+        for end, how, more in (
+            ("", "one model seen", SEEN | {"chance": null(f"cia_{kind}epsilon")}),
+            ("_certified", "certified", CERTIFIED),
+        )
+    ),
+    rate(
+        "cia_stand_in_distinct",
+        CLIENT,
+        "distinct examples of a stand-in",
+        reading=(
+            "stand-ins are drawn from the shadow set: a share of {cia_stand_in_distinct} of "
+            "their examples is distinct"
+        ),
+    ),
+)

@@ -33,15 +33,17 @@ attacks as soon as it has trained a model itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, rate
+from algorithms.core.columns import null
+from algorithms.core.metric import MEMBERSHIP, Column, Number, rate, variant
 from algorithms.interfaces import Problems, Run
-from attacks._queries import draw_queries, held_out_sizes, set_aside, transformed
-from attacks.interfaces import AttackedModel, Audit, Measure, Stream
+from attacks._queries import Asked, draw_queries, held_out_sizes, set_aside, transformed
+from attacks.interfaces import AttackedModel, Audit, Stream
 from attacks.metrics import membership
 from attacks.metrics.client_auc import MEASURED, Successes, attackers_by_chance, successes
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
@@ -57,22 +59,6 @@ ASKS = "was this example trained on?"
 PAPERS = {"Yeom 2018": "https://arxiv.org/abs/1709.01604"}
 FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
 RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
-SHOWN: dict[str, Any] = {
-    "table": Column(5, "client's\nMIA AUC"),
-    "reading": (
-        "client's MIA: a client attacks the examples of others; mean over attackers and models"
-    ),
-}
-METRICS = tuple(
-    rate(name, MEMBERSHIP, f"client's MIA {label}", "lower", chance=f"{name}_null", **shown)
-    for name, label, shown in (
-        ("client_mia_accuracy", "accuracy, mean attacker and model", {}),
-        ("client_mia_accuracy_worst", "accuracy, worst model", {}),
-        ("client_mia_auc", "AUC, mean attacker and model", SHOWN),
-        ("client_mia_auc_worst", "AUC, worst model", {}),
-        ("client_mia_worst_attacker", "accuracy, worst attacker", {}),
-    )
-)
 
 
 class Config(SlotConfig):
@@ -126,60 +112,91 @@ def resolve(config: Config, run: Run) -> Config:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Attempts:
+    """What attackers think of n examples."""
+
+    scores: Doubles  # [attackers, n] 0 or more is the decision "member"
+    reported: Bools  # [attackers, n] whether the attacker is asked about the example
+    member: Bools  # [n]
+    labels: Ints  # [n]
+
+    def of(self, attackers: Bools) -> Attempts:
+        """Return what some of the attackers think."""
+        return replace(self, scores=self.scores[attackers], reported=self.reported[attackers])
+
+    def success(self) -> Successes:
+        """Return how well members are told from others."""
+        return successes(self.scores, self.reported, self.member)
+
+    def by_chance(self, rng: np.random.Generator) -> dict[str, Doubles]:
+        """Draw what would be found by chance."""
+        return attackers_by_chance(self.scores, self.reported, self.member, self.labels, rng)
+
+
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Let each attacker attack one model."""
     data, stream = model.cluster.data, model.stream
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
     asking, resampling, exchanging = model.rng.spawn(3)
-    queries = draw_queries(
-        config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream)
-    )
-    labels, member = queries.labels, queries.member
-    model.network.load(model.weights)
-    logits = model.network.logits(np.concatenate([queries.inside.x, queries.outside.x]))
-    learned = [learned_thresholds(config, model, client) for client in who.tolist()]
-    thresholds = np.reshape(learned, (len(who), data.classes))
-    scores = thresholds[:, labels] - membership.losses(logits, labels)
+    aside = reserved(config, data, stream)
+    queries = draw_queries(config.queries, data, model.cluster.clients, asking, aside=aside)
     others = queries.owner[None, :] != who[:, None]  # nobody is asked about its own examples
-    published = set_aside(config.published_share, data, stream)[
-        queries.place
-    ]  # serves the clients' own choice alone
-    reported = others & ~published
-    success = successes(scores, reported, member)
-    of_published = successes(scores, others & published, member) if published.any() else success
+    # What serves the clients' own choice alone.
+    published = set_aside(config.published_share, data, stream)[queries.place]
+    scores = _scores(config, model, who, queries)
+    attempts = Attempts(scores, others & ~published, queries.member, queries.labels)
+    success = told = attempts.success()
+    if published.any():
+        told = replace(attempts, reported=others & published).success()
     risks = np.full(data.clients, NAN)
-    risks[who] = of_published.by_attacker["balanced_accuracy"]
-    accuracies = success.by_attacker["balanced_accuracy"]
-    chance = attackers_by_chance(scores, reported, member, labels, exchanging)
-    null = float(chance["worst"].mean())
-    worst = (
-        None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))
-    )  # of equals the first
+    risks[who] = told.by_attacker["balanced_accuracy"]
+    chance = attempts.by_chance(exchanging)
     measures = _mean_rows("client_mia", success, chance)
     trained = np.isin(who, model.cluster.clients)
-    for subject, part in (
+    for subject, some in (
         ("client_mia, trained it", trained),
         ("client_mia, carried over", ~trained),
     ):
-        of_part = successes(scores[part], reported[part], member)
+        part = attempts.of(some)
+        of_part = part.success()
         if not np.isnan(of_part.by_attacker["auc"]).all():
-            by_chance = attackers_by_chance(
-                scores[part], reported[part], member, labels, exchanging
-            )
-            measures += _mean_rows(subject, of_part, by_chance)
-    if worst is not None:  # the interval does not know that it was chosen
-        of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)
-        nulls, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
-        measures += [
-            Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], nulls[n]) for n in MEASURED
-        ]
-    highest = NAN if worst is None else float(accuracies[worst])
+            measures += _mean_rows(subject, of_part, part.by_chance(exchanging))
+    accuracies, null = success.by_attacker["balanced_accuracy"], float(chance["worst"].mean())
+    highest, rows = _worst(attempts, accuracies, null, resampling)
     names = {"client_mia_accuracy": "balanced_accuracy", "client_mia_auc": "auc"}
-    metrics = {name: success.mean[measured][0] for name, measured in names.items()}
-    metrics |= {"client_mia_worst_attacker": highest, "client_mia_worst_attacker_null": null}
+    means = (Number(name, success.mean[measured][0]) for name, measured in names.items())
     drawn = {name: chance[measured] for name, measured in names.items()}
-    return Audit(None, tuple(measures), metrics=metrics, by_chance=drawn, own_risks=risks)
+    return Audit(
+        None, (*measures, *rows), numbers=(*means, highest), by_chance=drawn, own_risks=risks
+    )
+
+
+def _scores(config: Config, model: AttackedModel, who: Ints, queries: Asked) -> Doubles:
+    """Return the scores [attackers, n] of the asked examples by each attacker's threshold."""
+    model.network.load(model.weights)
+    logits = model.network.logits(np.concatenate([queries.inside.x, queries.outside.x]))
+    learned = [learned_thresholds(config, model, client) for client in who.tolist()]
+    thresholds = np.reshape(learned, (len(who), model.cluster.data.classes))
+    return thresholds[:, queries.labels] - membership.losses(logits, queries.labels)
+
+
+def _worst(
+    attempts: Attempts, accuracies: Doubles, chance: float, rng: np.random.Generator
+) -> tuple[Number, list[Number]]:
+    """Return the accuracy of the worst attacker, of equals the first, and its rows, whose intervals
+    do not know that it was chosen.
+    """
+    name, of = "client_mia_worst_attacker", variant("client_mia, worst attacker")
+    if np.isnan(accuracies).all():
+        return Number(name, NAN, chance=chance), []
+    worst = int(np.nanargmax(accuracies))
+    reported = attempts.reported[worst]
+    found = Success.of(attempts.scores[worst, reported], attempts.member[reported], rng)
+    nulls = {"balanced_accuracy": chance, "auc": NAN}
+    rows = [Number(m, found.values[m], of, *found.ranges[m], nulls[m]) for m in MEASURED]
+    return Number(name, float(accuracies[worst]), chance=chance), rows
 
 
 def learned_thresholds(config: Config, model: AttackedModel, client: int) -> Doubles:
@@ -228,20 +245,19 @@ def teaching_set(
     return examples, np.arange(len(examples)) < len(members)
 
 
-def _mean_rows(subject: str, success: Successes, chance: Mapping[str, Doubles]) -> list[Measure]:
+def _mean_rows(subject: str, success: Successes, chance: Mapping[str, Doubles]) -> list[Number]:
     """Return the mean over attackers, with its interval over examples, and how many attackers it
     is over.
     """
-    rows = [
-        Measure(subject, name, *success.mean[name], chance=float(chance[name].mean()))
-        for name in MEASURED
-    ]
+    of, rows = variant(subject), list[Number]()
+    for name in MEASURED:
+        value, low, high = success.mean[name]
+        rows.append(Number(name, value, of, low, high, float(chance[name].mean())))
     valid = ~np.isnan(success.by_attacker["auc"])
     sizes = {"members": success.members[valid], "nonmembers": success.nonmembers[valid]}
     means = {side: float(np.mean(size)) if len(size) else NAN for side, size in sizes.items()}
-    return rows + [
-        Measure(subject, name, v) for name, v in ({"attackers": float(valid.sum())} | means).items()
-    ]
+    rows.append(Number("attackers", float(valid.sum()), of))
+    return rows + [Number(name, value, of) for name, value in means.items()]
 
 
 def attackers(config: Config, data: Federation, stream: Stream) -> Ints:
@@ -296,3 +312,24 @@ def _able(config: Config, data: Federation) -> Ints:
     outside = held_out_sizes(data)
     outside = np.where(outside < FEWEST, outside + _reserve_size(config, data), outside)
     return np.flatnonzero((data.sizes >= FEWEST) & (outside >= FEWEST))
+
+
+# What is measured, and how it is shown
+
+SHOWN: dict[str, Any] = {
+    "table": Column(5, "client's\nMIA AUC"),
+    "reading": (
+        "client's MIA: a client attacks the examples of others; mean over attackers and models"
+    ),
+}
+
+METRICS = tuple(
+    rate(name, MEMBERSHIP, f"client's MIA {label}", "lower", chance=null(name), **shown)
+    for name, label, shown in (
+        ("client_mia_accuracy", "accuracy, mean attacker and model", {}),
+        ("client_mia_accuracy_worst", "accuracy, worst model", {}),
+        ("client_mia_auc", "AUC, mean attacker and model", SHOWN),
+        ("client_mia_auc_worst", "AUC, worst model", {}),
+        ("client_mia_worst_attacker", "accuracy, worst attacker", {}),
+    )
+)

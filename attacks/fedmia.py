@@ -36,27 +36,32 @@ the same in every round, whereas the released code draws them anew.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.columns import interval
 from algorithms.core.messages import Doubles
 from algorithms.core.metric import (
     MEMBERSHIP,
     MINOR,
     Column,
+    Metric,
+    Number,
     PerClient,
     Risk,
     magnitude,
-    names_of,
     rate,
+    unknown,
+    variant,
 )
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import CenteredConfig, Queries, model_losses, queries_of, target_losses
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, of_clients
 from attacks.metrics import client_auc, disparity, out_worlds
 from attacks.metrics.membership import NAN, confidences_of_losses
 from attacks.metrics.out_worlds import World
@@ -81,66 +86,7 @@ SIGNALS: dict[Signal, str] = {
     "gradient_difference": "the gradient difference",
 }
 BY_LOSSES = 2  # so many of them need no gradients
-COLUMNS = (
-    "fedmia_auc",
-    "fedmia_auc_low",
-    "fedmia_auc_high",
-    "fedmia_tpr_at_1_fpr",
-)  # of the clients' table
-
-METRICS = (
-    rate(
-        "fedmia_auc",
-        MEMBERSHIP,
-        "AUC of FedMIA",
-        "lower",
-        live=1,
-        table=Column(1, "FedMIA\nAUC"),
-        chance=0.5,
-        risk=Risk(
-            "Who sees the updates tells their clients' training examples from others with AUC", 20
-        ),
-        clients=PerClient(
-            "FedMIA on each client's updates, AUC",
-            low="fedmia_auc_low",
-            high="fedmia_auc_high",
-            interval="95 % interval over one run's examples",
-            worst="fedmia_auc_max",
-        ),
-        ends=True,
-    ),
-    rate(
-        "fedmia_auc_max",
-        MEMBERSHIP,
-        "largest AUC of a client",
-        "lower",
-        table=Column(3, "FedMIA\nmax", interval=False),
-        chance="fedmia_auc_max_null",
-    ),
-    rate(
-        "fedmia_tpr_at_1_fpr",
-        MEMBERSHIP,
-        "TPR of FedMIA at 1 % FPR",
-        "lower",
-        table=Column(4, "FedMIA\nTPR at 1 %"),
-        chance="fedmia_tpr_at_1_fpr_null",
-    ),
-    magnitude("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
-    rate("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
-    rate(
-        "fedmia_eod",
-        MEMBERSHIP,
-        "EOD of AUC",
-        "lower",
-        live=4,
-        table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
-        chance="fedmia_eod_null",
-    ),
-    *(
-        rate(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5)
-        for name, label in SIGNALS.items()
-    ),
-)
+COLUMNS = (*interval("fedmia_auc"), "fedmia_tpr_at_1_fpr")  # of the clients' table
 
 
 class Config(CenteredConfig):
@@ -177,15 +123,9 @@ class Config(CenteredConfig):
         return tuple(SIGNALS)[: None if self.signals == "all" else BY_LOSSES]
 
     @property
-    def metrics(self) -> list[str]:
-        """The names of all metrics but those of signals that are not measured, which would be
-        empty columns.
-        """
-        return [
-            name
-            for name in names_of(METRICS)
-            if name.removesuffix("_auc") not in set(SIGNALS) - {*self.measured}
-        ]
+    def metrics(self) -> list[Metric]:
+        """All metrics but those of signals that are not measured, which would be empty columns."""
+        return [*HEADLINE, *(OF_SIGNALS[signal] for signal in self.measured)]
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -287,60 +227,50 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
     examples' labels.
     """
     clients, n = np.flatnonzero(sums["rounds"]), queries.members.shape[1]
-    labels, measures = queries.labels[queries.numbers[clients]], list[Measure]()
-    metrics, columns = (
-        dict.fromkeys(config.metrics, NAN),
-        np.full((len(COLUMNS), len(sums["rounds"])), NAN),
-    )
+    labels = queries.labels[queries.numbers[clients]]
+    numbers, measures = list(unknown(() if len(clients) else config.metrics)), list[Number]()
+    columns = np.full((len(COLUMNS), len(sums["rounds"])), NAN)
     for signal in config.measured if len(clients) else ():
         scores = sums[signal][clients] / sums["rounds"][clients, None]
         aucs = client_auc.measure(scores[:, :n], scores[:, n:], queries.examples[clients], labels)
-        name = f"{signal}_auc"
-        metrics[name] = aucs.mean
-        measures.append(Measure("clients", name, aucs.mean, aucs.mean_low, aucs.mean_high, 0.5))
+        number = aucs.number(f"{signal}_auc")
+        numbers.append(number)
+        measures.append(replace(number, of=variant("clients"), chance=0.5))
         if signal != config.headline:
             continue
         rates, null, trials = client_auc.tprs(scores, labels, queries.examples[clients], n)
-        metrics |= _headline(aucs, rates) | {"fedmia_tpr_at_1_fpr_null": null}
+        numbers += _headline(aucs, rates, null)
         columns[:, clients] = aucs.auc, aucs.low, aucs.high, rates
-        of_clients = [(name, columns[:3, clients], 0.5)]
+        measures += of_clients(number.metric, clients, aucs.auc, (aucs.low, aucs.high), 0.5)
         if not np.isnan(rates).all():
             wilson = disparity.wilson(rates * trials, trials)
             # Means over fewer rounds spread more: at one threshold for all, such clients pass more
             # often by chance.
             chance = NAN if np.ptp(sums["rounds"][clients]) else null
-            of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), chance))
-        for metric, ends, chance in of_clients:
-            for client, (value, low, high) in zip(clients.tolist(), ends.T.tolist(), strict=True):
-                measures.append(Measure(f"client_{client}", metric, value, low, high, chance))
-    return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=sums)
+            measures += of_clients("tpr_at_1_fpr", clients, rates, wilson, chance)
+    clients_columns = dict(zip(COLUMNS, columns, strict=True))
+    return Exposure(tuple(numbers), clients_columns, tuple(measures), kept=sums)
 
 
-def _headline(aucs: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
-    """Return the metrics of the headline signal."""
+def _headline(aucs: client_auc.ClientAucs, rates: Doubles, tpr_null: float) -> list[Number]:
+    """Return the numbers of the headline signal."""
     values = aucs.auc[~np.isnan(aucs.auc)]
     if not len(values):
-        return {}
-    variation, null = (
-        float(disparity.cov(values)),
-        client_auc.by_chance(aucs.mean, aucs.apart, len(values)),
-    )
-    metrics = {
-        "auc": aucs.mean,
-        "auc_low": aucs.mean_low,
-        "auc_high": aucs.mean_high,
+        return [*unknown(HEADLINE)]
+    null = client_auc.by_chance(aucs.mean, aucs.apart, len(values))
+    variation = float(disparity.cov(values))
+    spread = {
         "auc_max": float(values.max()),
-    }
-    metrics |= {
-        "tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)),
         "cov": variation,
-    }
-    metrics |= {
         "fi": float(disparity.fairness_index(variation)),
         "eod": float(disparity.eod(values)),
     }
-    metrics |= {f"{name}_null": null[name] for name in ("auc_max", "cov", "fi", "eod")}
-    return {f"fedmia_{name}": value for name, value in metrics.items()}
+    tpr = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
+    return [
+        aucs.number("fedmia_auc"),
+        Number("fedmia_tpr_at_1_fpr", tpr, chance=tpr_null),
+        *(Number(f"fedmia_{name}", value, chance=null[name]) for name, value in spread.items()),
+    ]
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
@@ -380,3 +310,63 @@ def against_gradients(seen: SeenUpdates, examples: Examples) -> dict[str, NDArra
         )
         compared["differences"][who] = np.nan_to_num(differences)
     return compared
+
+
+# What is measured, and how it is shown
+
+HEADLINE = (
+    rate(
+        "fedmia_auc",
+        MEMBERSHIP,
+        "AUC of FedMIA",
+        "lower",
+        live=1,
+        table=Column(1, "FedMIA\nAUC"),
+        chance=0.5,
+        risk=Risk(
+            "Who sees the updates tells their clients' training examples from others with AUC", 20
+        ),
+        clients=PerClient(
+            "FedMIA on each client's updates, AUC",
+            low="fedmia_auc_low",
+            high="fedmia_auc_high",
+            interval="95 % interval over one run's examples",
+            worst="fedmia_auc_max",
+        ),
+        ends=True,
+    ),
+    rate(
+        "fedmia_auc_max",
+        MEMBERSHIP,
+        "largest AUC of a client",
+        "lower",
+        table=Column(3, "FedMIA\nmax", interval=False),
+        chance="fedmia_auc_max_null",
+    ),
+    rate(
+        "fedmia_tpr_at_1_fpr",
+        MEMBERSHIP,
+        "TPR of FedMIA at 1 % FPR",
+        "lower",
+        table=Column(4, "FedMIA\nTPR at 1 %"),
+        chance="fedmia_tpr_at_1_fpr_null",
+    ),
+    magnitude("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
+    rate("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
+    rate(
+        "fedmia_eod",
+        MEMBERSHIP,
+        "EOD of AUC",
+        "lower",
+        live=4,
+        table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
+        chance="fedmia_eod_null",
+    ),
+)
+
+OF_SIGNALS = {
+    name: rate(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5)
+    for name, label in SIGNALS.items()
+}
+
+METRICS = (*HEADLINE, *OF_SIGNALS.values())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles, Floats, Ints, Weights
+from algorithms.core.metric import Number, of_client
 from algorithms.core.views import ADVERSARIES, Sight
 from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
 from attacks.metrics.client_risk import Attacked
@@ -293,21 +294,41 @@ class ShadowJob(Protocol):
 # Results
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One number that an attack found, with its 95 % interval over examples and its value by
-    chance; NaN: unknown.
-
-    ``subject`` is a variant of the attack, a model or a client, ``metric`` the name of what was
-    measured.
+def of_clients(
+    metric: str, clients: Ints, values: Doubles, ends: Sequence[Doubles], chance: Doubles | float
+) -> list[Number]:
+    """Return numbers of a metric for each of c clients: values [c], both ends of their intervals
+    [2, c], and what they are by chance.
     """
+    cells = np.broadcast_arrays(values, *ends, chance)
+    rows = zip(clients.tolist(), *(cell.tolist() for cell in cells), strict=True)
+    return [Number(metric, value, of_client(i), *rest) for i, value, *rest in rows]
 
-    subject: str
-    metric: str
-    value: float
-    low: float = NAN
-    high: float = NAN
-    chance: float = NAN
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What an attack found; it refuses metrics by name."""
+
+    metrics: InitVar[None] = field(default=None, kw_only=True)
+
+    def __post_init__(self, metrics: object) -> None:
+        """Raise TypeError where metrics are a mapping."""
+        if metrics is not None or isinstance(getattr(self, "numbers", ()), Mapping):
+            raise TypeError(
+                "an attack returns its metrics as numbers=(Number('least_norm', 0.5),), with "
+                "Number from algorithms.core.metric; see docs/own_code.md"
+            )
+
+
+def __getattr__(name: str) -> object:
+    """Say what has replaced a name that attacks used to import."""
+    if name == "Measure":
+        raise ImportError(
+            "attacks.interfaces has no Measure any more: Measure('client_3', 'auc', 0.7) is "
+            "Number('auc', 0.7, of_client(3)), with both from algorithms.core.metric; see "
+            "docs/own_code.md"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,19 +362,19 @@ class Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(Found):
     """What an attack found on one model; a value that could not be determined is NaN."""
 
     published_risk: (
         float | None
     )  # attack accuracy that clients may be told; None: the attack measures no risk
-    measures: tuple[Measure, ...]  # for the researcher; subjects are variants of the attack
+    # Rows of ``attacks.parquet``, for the researcher, of variants of the attack.
+    measures: tuple[Number, ...]
     scores: Scores = field(default_factory=Scores)
-    # Columns of the round's row: the mean over models under the metric's name, the largest value as
-    # ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    # Draws of a metric by chance, as many for each model: their mean is ``<metric>_null``, that of
-    # the largest over the models ``<metric>_worst_null``.
+    # Columns of the round's row: the mean over models, the largest value, and that of each model.
+    numbers: tuple[Number, ...] = ()
+    # Draws of a metric by chance, as many for each model: their mean stands beside the mean over
+    # models, that of the largest over the models beside the largest value.
     by_chance: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     measured_risk: float | None = (
         None  # accuracy on the clients' examples, for tables, if not the published one
@@ -384,15 +405,14 @@ class Audit:
 
 
 @dataclass(frozen=True, eq=False)
-class Exposure:
+class Exposure(Found):
     """What an attack on the clients found in a round, or on the run as a whole."""
 
-    metrics: Mapping[str, float]  # columns of the round's row
+    numbers: tuple[Number, ...] = ()  # columns of the round's row
     # Columns of the clients' table, [clients] each, NaN for clients that did not take part.
     clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    measures: tuple[
-        Measure, ...
-    ] = ()  # for the researcher; subjects are clients, such as "client_3"
+    # Rows of ``attacks.parquet``, for the researcher, most of them of clients.
+    measures: tuple[Number, ...] = ()
     scores: Scores = field(default_factory=Scores)  # each with its target
     # What an attack on updates or sums gets back in its next round, by name; saved with the run.
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)

@@ -28,19 +28,32 @@ among other non-members, which have the same order within a client; every client
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.messages import Doubles, Weights
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk, names_of, rate
+from algorithms.core.columns import interval, null
+from algorithms.core.messages import Doubles, Ints, Weights
+from algorithms.core.metric import (
+    MEMBERSHIP,
+    Column,
+    Metric,
+    Number,
+    PerClient,
+    Risk,
+    rate,
+    unknown,
+    variant,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import ComparedConfig, Queries, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, of_clients
 from attacks.metrics import client_auc, membership
+from attacks.metrics.client_auc import ClientAucs
 from attacks.metrics.membership import NAN, confidences_of_losses
 from attacks.metrics.over_rounds import last_values
 from datasets.federation import Federation, joined
@@ -57,51 +70,6 @@ PAPERS = {
 }
 FEWEST_ROUNDS = 2
 PREFIXES: dict[View, str] = {"models": "slope_model", "updates": "slope"}
-
-
-def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
-    name = PREFIXES[view]
-    return (
-        rate(
-            f"{name}_auc",
-            MEMBERSHIP,
-            f"AUC of the slope of the loss, {view}",
-            "lower",
-            table=Column(rank, f"AUC slope,\n{view}"),
-            chance=0.5,
-            ends=True,
-            risk=Risk(
-                f"{who} tells training examples from others by how fast they are learned, with AUC",
-                place,
-            ),
-            clients=PerClient(
-                f"Slope of the loss of each client's examples, {view}, AUC",
-                low=f"{name}_auc_low",
-                high=f"{name}_auc_high",
-                interval="95 % interval over one run's examples",
-            ),
-        ),
-        rate(
-            f"{name}_tpr_at_1_fpr",
-            MEMBERSHIP,
-            f"TPR at 1 % FPR of the slope, {view}",
-            "lower",
-            chance=f"{name}_tpr_at_1_fpr_null",
-        ),
-        rate(
-            f"{name}_mean_auc",
-            MEMBERSHIP,
-            f"AUC of the mean loss of these rounds, {view}",
-            "lower",
-            chance=0.5,
-        ),
-    )
-
-
-METRICS = (
-    *_metrics("updates", 3, 22, "Who sees the updates"),
-    *_metrics("models", 4, 45, "Who has the models of all rounds"),
-)
 
 
 class Config(ComparedConfig):
@@ -135,11 +103,9 @@ class Config(ComparedConfig):
         return ("models",) if self.view == "models" else ("models", "updates")
 
     @property
-    def metrics(self) -> list[str]:
-        """The names of the metrics of these views."""
-        return names_of(
-            metric for metric in METRICS if self.view == "updates" or "_model_" in metric.name
-        )
+    def metrics(self) -> list[Metric]:
+        """The metrics of these views."""
+        return [metric for view in self.views for metric in METRICS_OF[view]]
 
     def covers(self, round_: int) -> bool:
         """Return whether a round, the first being 1, is in the window."""
@@ -229,46 +195,98 @@ def slopes(
 
 def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
     """Compute the attack's result from the sums over the attacked rounds of the window."""
-    clients, n = np.flatnonzero(sums["rounds"] >= FEWEST_ROUNDS), queries.members.shape[1]
-    metrics, columns, measures = (
-        dict.fromkeys(config.metrics, NAN),
-        dict[str, Doubles](),
-        list[Measure](),
-    )
-    labels, numbers = queries.labels[queries.numbers[clients]], queries.examples[clients]
-    rounds, t, tt = (sums[name][clients] for name in ("rounds", "t", "tt"))
+    clients, there = (np.flatnonzero(sums["rounds"] >= least) for least in (FEWEST_ROUNDS, 1))
+    columns, measures = dict[str, Doubles](), list[Number]()
+    numbers = list(unknown(() if len(clients) else config.metrics))
     for view in config.views:
-        name, y, ty = PREFIXES[view], sums[view][clients], sums[f"{view}_t"][clients]
+        name = f"{PREFIXES[view]}_auc"
         by_client = np.full((3, len(sums["rounds"])), NAN)
         if len(clients):
-            score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
-            aucs, by_mean = (
-                client_auc.measure(it[:, :n], it[:, n:], numbers, labels) for it in (score, mean)
-            )
-            rates, null, _ = client_auc.tprs(score, labels, numbers, n)
-            metrics |= {
-                f"{name}_auc": aucs.mean,
-                f"{name}_auc_low": aucs.mean_low,
-                f"{name}_auc_high": aucs.mean_high,
-            }
-            metrics[f"{name}_tpr_at_1_fpr"] = (
-                NAN if np.isnan(rates).all() else float(np.nanmean(rates))
-            )
-            metrics |= {f"{name}_tpr_at_1_fpr_null": null, f"{name}_mean_auc": by_mean.mean}
-            for metric, found in ((f"{name}_auc", aucs), (f"{name}_mean_auc", by_mean)):
-                measures.append(
-                    Measure("clients", metric, found.mean, found.mean_low, found.mean_high, 0.5)
-                )
+            found, aucs = _of_view(view, queries, sums, clients)
+            numbers += found
+            measures += [
+                replace(number, of=variant("clients"), chance=0.5)
+                for number in found
+                if number.low is not None
+            ]
             by_client[:, clients] = aucs.auc, aucs.low, aucs.high
-        columns |= dict(
-            zip((f"{name}_auc", f"{name}_auc_low", f"{name}_auc_high"), by_client, strict=True)
-        )
-        for client in np.flatnonzero(sums["rounds"]).tolist():
-            value, low, high = by_client[:, client].tolist()
-            measures.append(Measure(f"client_{client}", f"{name}_auc", value, low, high, 0.5))
-    return Exposure(metrics, columns, tuple(measures), kept=sums)
+        columns |= zip(interval(name), by_client, strict=True)
+        values, *ends = by_client[:, there]
+        measures += of_clients(name, there, values, ends, 0.5)
+    return Exposure(tuple(numbers), columns, tuple(measures), kept=sums)
+
+
+def _of_view(
+    view: View, queries: Queries, sums: dict[str, NDArray[Any]], clients: Ints
+) -> tuple[list[Number], ClientAucs]:
+    """Return the numbers of one view, and the AUC of each of the ``clients`` by their slopes."""
+    n, name = queries.members.shape[1], PREFIXES[view]
+    labels, examples = queries.labels[queries.numbers[clients]], queries.examples[clients]
+    rounds, t, tt = (sums[name][clients] for name in ("rounds", "t", "tt"))
+    y, ty = sums[view][clients], sums[f"{view}_t"][clients]
+    score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
+    by_slope, by_mean = (
+        client_auc.measure(it[:, :n], it[:, n:], examples, labels) for it in (score, mean)
+    )
+    rates, null, _ = client_auc.tprs(score, labels, examples, n)
+    found = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
+    numbers = [
+        by_slope.number(f"{name}_auc"),
+        Number(f"{name}_tpr_at_1_fpr", found, chance=null),
+        by_mean.number(f"{name}_mean_auc"),
+    ]
+    return numbers, by_slope
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round."""
     return last_values(outcome, config.metrics)
+
+
+# What is measured, and how it is shown
+
+
+def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
+    name = PREFIXES[view]
+    return (
+        rate(
+            f"{name}_auc",
+            MEMBERSHIP,
+            f"AUC of the slope of the loss, {view}",
+            "lower",
+            table=Column(rank, f"AUC slope,\n{view}"),
+            chance=0.5,
+            ends=True,
+            risk=Risk(
+                f"{who} tells training examples from others by how fast they are learned, with AUC",
+                place,
+            ),
+            clients=PerClient(
+                f"Slope of the loss of each client's examples, {view}, AUC",
+                *interval(f"{name}_auc"),
+                interval="95 % interval over one run's examples",
+            ),
+        ),
+        rate(
+            f"{name}_tpr_at_1_fpr",
+            MEMBERSHIP,
+            f"TPR at 1 % FPR of the slope, {view}",
+            "lower",
+            chance=null(f"{name}_tpr_at_1_fpr"),
+        ),
+        rate(
+            f"{name}_mean_auc",
+            MEMBERSHIP,
+            f"AUC of the mean loss of these rounds, {view}",
+            "lower",
+            chance=0.5,
+        ),
+    )
+
+
+METRICS_OF = {
+    "updates": _metrics("updates", 3, 22, "Who sees the updates"),
+    "models": _metrics("models", 4, 45, "Who has the models of all rounds"),
+}
+
+METRICS = (*METRICS_OF["updates"], *METRICS_OF["models"])

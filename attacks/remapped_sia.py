@@ -50,17 +50,28 @@ this mix exactly, and small clients are matched by it even if their data are ali
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.columns import interval
 from algorithms.core.messages import Doubles, Ints, Weights
-from algorithms.core.metric import SOURCE, Column, PerClient, Risk, names_of, rate
+from algorithms.core.metric import (
+    SOURCE,
+    Column,
+    Number,
+    PerClient,
+    Risk,
+    rate,
+    unknown,
+    variant,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import TargetsConfig, cohort_problems, target_losses, targets, transformed
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, Stream, of_clients
 from attacks.metrics import membership
 from attacks.metrics.disparity import wilson
 from attacks.metrics.over_rounds import means_over_rounds
@@ -76,52 +87,9 @@ PAPERS = {
     "shuffled models": "https://arxiv.org/abs/2411.06458",
     "source inference": "https://arxiv.org/abs/2109.05659",
 }
-COLUMNS = (
-    "remap_hit",
-    "remapped_sia_accuracy",
-    "remapped_sia_low",
-    "remapped_sia_high",
-)  # of the clients' table
+ACCURACY, LOW, HIGH = ("remapped_sia_accuracy", *interval("remapped_sia")[1:])
+COLUMNS = ("remap_hit", ACCURACY, LOW, HIGH)  # of the clients' table
 PLACE = 17  # of the streams of shadow examples
-
-METRICS = (
-    rate(
-        "remap_accuracy",
-        SOURCE,
-        "clients matched to their models",
-        "lower",
-        table=Column(3, "models\nmatched", 2),
-        chance="remap_chance",
-        clients=PerClient(
-            "Which clients are matched to their models, share of rounds", "remap_hit"
-        ),
-        reading="matched: clients to whom the server ascribes their own model, by shadow data",
-    ),
-    rate("remap_chance", SOURCE, "matches by guessing"),
-    rate(
-        "remapped_sia_mean",
-        SOURCE,
-        "mean SIA accuracy, models without names",
-        "lower",
-        table=Column(2, "SIA\nshuffled"),
-        chance="remapped_sia_null",
-        risk=Risk(
-            "Source inference on models without names traces training examples to their "
-            "owner with accuracy",
-            41,
-        ),
-        clients=PerClient(
-            "Source inference on models without names, accuracy for each client",
-            "remapped_sia_accuracy",
-            "remapped_sia_low",
-            "remapped_sia_high",
-            "95 % binomial interval of one run's targets",
-        ),
-        reading="SIA shuffled: by chance, owners are permuted within classes",
-        over_rounds="source_inference",
-    ),
-    rate("remapped_sia_null", SOURCE, "SIA by classes alone, models without names"),
-)
 
 
 class Config(TargetsConfig):
@@ -280,7 +248,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     clients, k = seen.clients, len(seen.clients)
     if k < FEWEST_CLIENTS:
         nobody = dict.fromkeys(COLUMNS, np.full(seen.data.clients, np.nan))
-        return Exposure(dict.fromkeys(names_of(METRICS), np.nan), nobody, kept=seen.kept)
+        return Exposure(unknown(METRICS), nobody, kept=seen.kept)
     truth = np.arange(k) if seen.slots is None else seen.slots
     slots = match(seen.observed["known"][:, clients], config.remap)
     losses = seen.observed["losses"].reshape(k, seen.data.clients, -1)[:, clients]
@@ -289,43 +257,40 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     matched, hits = slots == truth, shares[owners, owners]
     accuracy, chance = hits.mean(axis=1), by_chance(shares, labels)
     low, high = wilson(hits.sum(axis=1), hits.shape[1])
-
-    def of_all(
-        values: Doubles | NDArray[np.bool_],
-    ) -> Doubles:  # NaN for clients that did not take part
-        everyone = np.full(seen.data.clients, np.nan)
-        everyone[clients] = values
-        return everyone
-
-    columns = dict(zip(COLUMNS, (matched, accuracy, low, high), strict=True))
-    rows = {
-        "matched": matched,
-        "matched_chance": np.full(k, 1 / k),
-        "traced": accuracy,
-        "traced_chance": chance,
-    }
-    nothing = np.empty((0, seen.data.clients))
+    columns = of_all(seen, dict(zip(COLUMNS, (matched, accuracy, low, high), strict=True)))
+    rows = {"matched": matched, "matched_chance": np.full(k, 1 / k)}
+    rows |= {"traced": accuracy, "traced_chance": chance}
     kept = {
-        name: np.vstack([seen.kept.get(name, nothing), of_all(values)])
-        for name, values in rows.items()
+        name: np.vstack([*seen.kept.get(name, ()), values])
+        for name, values in of_all(seen, rows).items()
     }
-    measures = [
-        Measure(config.remap, metric, *over_rounds(kept[name], kept[f"{name}_chance"]))
-        for metric, name in (("remap_accuracy", "matched"), ("sia_accuracy", "traced"))
-    ]
-    for i, *value_and_chance in np.stack([clients, accuracy, low, high, chance], axis=1).tolist():
-        measures.append(Measure(f"client_{int(i)}", "sia_accuracy", *value_and_chance))
+    measures = so_far(config, kept)
+    measures += of_clients("sia_accuracy", clients, accuracy, (low, high), chance)
     return Exposure(
-        metrics={
-            "remap_accuracy": float(matched.mean()),
-            "remap_chance": 1 / k,
-            "remapped_sia_mean": float(hits.mean()),
-            "remapped_sia_null": float(chance.mean()),
-        },
-        clients={name: of_all(values) for name, values in columns.items()},
+        numbers=(
+            Number("remap_accuracy", float(matched.mean()), chance=1 / k),
+            Number("remapped_sia_mean", float(hits.mean()), chance=float(chance.mean())),
+        ),
+        clients=columns,
         measures=tuple(measures),
         kept=kept,
     )
+
+
+def so_far(config: Config, kept: Mapping[str, Doubles]) -> list[Number]:
+    """Return what was matched and traced in all rounds so far."""
+    found = list[Number]()
+    for metric, name in (("remap_accuracy", "matched"), ("sia_accuracy", "traced")):
+        value, *ends_and_chance = over_rounds(kept[name], kept[f"{name}_chance"])
+        found.append(Number(metric, value, variant(config.remap), *ends_and_chance))
+    return found
+
+
+def of_all(seen: SeenRound, columns: dict[str, NDArray[Any]]) -> dict[str, Doubles]:
+    """Return columns [k] of those who took part for all clients, NaN for the others."""
+    everyone = np.full((len(columns), seen.data.clients), np.nan)
+    everyone[:, seen.clients] = list(columns.values())
+    return dict(zip(columns, everyone, strict=True))
 
 
 def over_rounds(shares: Doubles, chance: Doubles) -> tuple[float, float, float, float]:
@@ -355,4 +320,46 @@ def over_rounds(shares: Doubles, chance: Doubles) -> tuple[float, float, float, 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the mean of every metric over the attacked rounds; None if there are none."""
-    return means_over_rounds(outcome, names_of(METRICS))
+    return means_over_rounds(outcome, METRICS)
+
+
+# What is measured, and how it is shown
+
+METRICS = (
+    rate(
+        "remap_accuracy",
+        SOURCE,
+        "clients matched to their models",
+        "lower",
+        table=Column(3, "models\nmatched", 2),
+        chance="remap_chance",
+        clients=PerClient(
+            "Which clients are matched to their models, share of rounds", "remap_hit"
+        ),
+        reading="matched: clients to whom the server ascribes their own model, by shadow data",
+    ),
+    rate("remap_chance", SOURCE, "matches by guessing"),
+    rate(
+        "remapped_sia_mean",
+        SOURCE,
+        "mean SIA accuracy, models without names",
+        "lower",
+        table=Column(2, "SIA\nshuffled"),
+        chance="remapped_sia_null",
+        risk=Risk(
+            "Source inference on models without names traces training examples to their "
+            "owner with accuracy",
+            41,
+        ),
+        clients=PerClient(
+            "Source inference on models without names, accuracy for each client",
+            ACCURACY,
+            LOW,
+            HIGH,
+            "95 % binomial interval of one run's targets",
+        ),
+        reading="SIA shuffled: by chance, owners are permuted within classes",
+        over_rounds="source_inference",
+    ),
+    rate("remapped_sia_null", SOURCE, "SIA by classes alone, models without names"),
+)

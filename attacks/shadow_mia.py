@@ -48,7 +48,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Rank, Risk, rate
+from algorithms.core.columns import null
+from algorithms.core.metric import MEMBERSHIP, Column, Number, Rank, Risk, rate, variant
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
 from attacks._queries import draw_queries, set_aside
@@ -56,7 +57,7 @@ from attacks._shadows import Shadow, pool_outputs, shadow_size
 from attacks._shadows import earlier as earlier
 from attacks._shadows import shadow_jobs as shadow_jobs
 from attacks._shadows import train_shadows as train_shadows
-from attacks.interfaces import AttackedModel, Audit, Measure, Scores
+from attacks.interfaces import AttackedModel, Audit, Scores
 from attacks.metrics import membership
 from attacks.metrics.client_risk import Attacked, counted, successes_by_chance, worst_by_chance
 from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
@@ -79,21 +80,6 @@ PAPERS = {
     "Shokri 2017": "https://arxiv.org/abs/1610.05820",
     "Jung 2025": "https://arxiv.org/abs/2503.09414",
 }
-# In a sweep with groups, the risk of their clients comes first.
-AFTER_RISK: Rank = {"plain": 2, "protected": 3, "sources": 3, "groups": 4}
-SHOWN: dict[str, dict[str, Any]] = {
-    "mia_auc_worst": {"table": Column(AFTER_RISK, "MIA\nAUC"), "risk": Risk("", None)},
-    "mia_tpr_at_1_fpr_worst": {"table": Column(AFTER_RISK, "TPR at\n1 % FPR")},
-}
-METRICS = tuple(
-    rate(name, MEMBERSHIP, label, "lower", chance=f"{name}_null", **SHOWN.get(name, {}))
-    for name, label in (
-        ("mia_auc", "MIA AUC, mean model"),
-        ("mia_auc_worst", "MIA AUC, worst model"),
-        ("mia_tpr_at_1_fpr", "TPR at 1 % FPR, mean model"),
-        ("mia_tpr_at_1_fpr_worst", "TPR at 1 % FPR, worst model"),
-    )
-)
 ALONE = read_when(shadow_training="accuracy")
 
 
@@ -276,20 +262,14 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         ~answers.left,
     )
     target = answers.outputs[present]
-    successes = dict[str, Success]()
-    for name, score in scores.items():
-        reported = Attacked(score[present], target.member, answers.client[present], target.labels)
-        exchanging = np.random.default_rng(
-            model.cluster.number
-        )  # in all rounds the same, so that they can be compared
-        accuracy = worst_by_chance(counted(reported, int(target.labels.max(initial=0)) + 1)[None])
-        draws = {
-            "balanced_accuracy": np.array([accuracy]),
-            **successes_by_chance(reported, exchanging),
-        }
-        successes[name] = replace(
-            Success.of(reported.score, target.member, resampling), draws=draws
+    successes = {
+        name: _success(
+            Attacked(score[present], target.member, answers.client[present], target.labels),
+            model.cluster.number,
+            resampling,
         )
+        for name, score in scores.items()
+    }
     values = successes[chosen].values
     risk = measured = values["balanced_accuracy"]
     if config.signal == "server_only":
@@ -299,22 +279,37 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     return Audit(
         risk,
         list_measures(successes, chosen, target, model.shadows),
-        Scores(
-            attack=np.repeat(np.array(list(scores)), len(answers.client)),
-            client=np.tile(answers.client, len(scores)),
-            member=np.tile(answers.outputs.member, len(scores)),
-            left=np.tile(answers.left, len(scores)),
-            label=np.tile(answers.outputs.labels, len(scores)),
-            score=np.concatenate(list(scores.values())),
-            place=np.tile(answers.place, len(scores)),
-        ),
-        metrics={f"mia_{name}": values[name] for name in ("auc", "tpr_at_1_fpr")},
+        _scores(scores, answers),
+        numbers=tuple(Number(f"mia_{name}", values[name]) for name in ("auc", "tpr_at_1_fpr")),
         by_chance={
             f"mia_{name}": successes[chosen].draws[name] for name in ("auc", "tpr_at_1_fpr")
         },
         measured_risk=measured,
         chosen=chosen,
     )
+
+
+def _scores(scores: dict[str, Doubles], answers: Answers) -> Scores:
+    return Scores(
+        attack=np.repeat(np.array(list(scores)), len(answers.client)),
+        client=np.tile(answers.client, len(scores)),
+        member=np.tile(answers.outputs.member, len(scores)),
+        left=np.tile(answers.left, len(scores)),
+        label=np.tile(answers.outputs.labels, len(scores)),
+        score=np.concatenate(list(scores.values())),
+        place=np.tile(answers.place, len(scores)),
+    )
+
+
+def _success(reported: Attacked, cluster: int, rng: np.random.Generator) -> Success:
+    """Measure an attack on the reported examples, and what it would be by chance: drawn alike in
+    all rounds, so that they can be compared.
+    """
+    classes = int(reported.label.max(initial=0)) + 1
+    accuracy = worst_by_chance(counted(reported, classes)[None])
+    draws = successes_by_chance(reported, np.random.default_rng(cluster))
+    draws = {"balanced_accuracy": np.array([accuracy])} | draws
+    return replace(Success.of(reported.score, reported.member, rng), draws=draws)
 
 
 def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generator) -> str:
@@ -395,18 +390,19 @@ def ask(
 
 def list_measures(
     successes: dict[str, Success], chosen: str, target: Outputs, shadows: Sequence[Shadow]
-) -> tuple[Measure, ...]:
+) -> tuple[Number, ...]:
     """Return all measures, with the model's gap between members and non-members and the training
     of the shadows.
 
     The subject "risk" is the attack that was chosen.
     """
     named = successes | {"risk": successes[chosen]}
-    rows = [row for name, success in named.items() for row in success.measures(name)]
-    rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in successes]
-    rows += [row for name, success in named.items() for row in success.epsilons(name)]
+    rows = [row for name, success in named.items() for row in success.measures(variant(name))]
+    rows += [Number(f"is_{name}", float(name == chosen), variant("risk")) for name in successes]
+    rows += [row for name, success in named.items() for row in success.epsilons(variant(name))]
     sizes = {"members": successes[chosen].members, "nonmembers": successes[chosen].nonmembers}
-    rows += [Measure(name, side, float(size)) for name in named for side, size in sizes.items()]
+    for name in named:
+        rows += [Number(side, float(size), variant(name)) for side, size in sizes.items()]
     right = target.logits.argmax(axis=1) == target.labels
     inside, outside = (
         float(right[part].mean()) if part.any() else NAN for part in (target.member, ~target.member)
@@ -416,7 +412,29 @@ def list_measures(
         "accuracy_nonmembers": outside,
         "gap": inside - outside,
     }
-    rows += [Measure("model", name, value) for name, value in accuracies.items()]
+    rows += [Number(name, value, variant("model")) for name, value in accuracies.items()]
     training = [(shadow.accuracy, shadow.epochs, shadow.member.sum()) for shadow in shadows]
     means = zip(("accuracy", "epochs", "members"), zip(*training, strict=True), strict=True)
-    return (*rows, *(Measure("shadows", name, float(np.mean(values))) for name, values in means))
+    of = variant("shadows")
+    return (*rows, *(Number(name, float(np.mean(values)), of) for name, values in means))
+
+
+# What is measured, and how it is shown
+
+# In a sweep with groups, the risk of their clients comes first.
+AFTER_RISK: Rank = {"plain": 2, "protected": 3, "sources": 3, "groups": 4}
+
+SHOWN: dict[str, dict[str, Any]] = {
+    "mia_auc_worst": {"table": Column(AFTER_RISK, "MIA\nAUC"), "risk": Risk("", None)},
+    "mia_tpr_at_1_fpr_worst": {"table": Column(AFTER_RISK, "TPR at\n1 % FPR")},
+}
+
+METRICS = tuple(
+    rate(name, MEMBERSHIP, label, "lower", chance=null(name), **SHOWN.get(name, {}))
+    for name, label in (
+        ("mia_auc", "MIA AUC, mean model"),
+        ("mia_auc_worst", "MIA AUC, worst model"),
+        ("mia_tpr_at_1_fpr", "TPR at 1 % FPR, mean model"),
+        ("mia_tpr_at_1_fpr_worst", "TPR at 1 % FPR, worst model"),
+    )
+)

@@ -43,10 +43,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MINOR, SOURCE, Column, PerClient, Risk, magnitude, names_of, rate
+from algorithms.core.metric import (
+    MINOR,
+    SOURCE,
+    Column,
+    Number,
+    PerClient,
+    Risk,
+    magnitude,
+    rate,
+    unknown,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import TargetsConfig, cohort_problems, target_losses, targets
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, Stream, of_clients
 from attacks.metrics import disparity
 from attacks.metrics.membership import confidences_of_losses
 from attacks.metrics.over_rounds import defined, means_over_rounds
@@ -61,123 +71,6 @@ LOSSES, FEWEST, MOST = 200_000, 20, 200
 FEWEST_CLIENTS = 2  # of a round; of one client, whose an example is is no question
 FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with
 LEAST = 1e-12  # standard deviation of a model that treats all examples alike
-
-METRICS = (
-    rate(
-        "sia_mean",
-        SOURCE,
-        "mean SIA accuracy",
-        "lower",
-        live=1,
-        table=Column(1, "SIA\nmean"),
-        chance="sia_chance",
-        risk=Risk(
-            "Source inference traces training examples to their owner with accuracy",
-            40,
-            beside=("eod",),
-        ),
-        clients=PerClient(
-            "Source inference against each client, accuracy",
-            "sia_accuracy",
-            "sia_low",
-            "sia_high",
-            "95 % binomial interval of one run's targets",
-        ),
-        reading=(
-            "SIA: accuracy of source inference; by classes: with owners permuted within classes; "
-            "max: in the worst round; CoV, FI, EOD: inequality between clients"
-        ),
-        over_rounds="source_inference",
-    ),
-    rate(
-        "sia_max",
-        SOURCE,
-        "mean SIA accuracy, worst round",
-        "lower",
-        table=Column(3, "SIA\nmax", interval=False),
-    ),
-    # A defense that only delays training lowers the mean over rounds and not this one.
-    rate(
-        "sia_last5_mean",
-        SOURCE,
-        "mean SIA accuracy, last five rounds",
-        "lower",
-        chance="sia_chance",
-    ),
-    rate("sia_chance", SOURCE, "SIA by guessing"),
-    rate(
-        "sia_mean_null",
-        SOURCE,
-        "SIA by classes alone",
-        table=Column(4, "SIA by\nclasses", interval=False),
-    ),
-    magnitude(
-        "sia_cov",
-        SOURCE,
-        "CoV of SIA",
-        "lower",
-        "",
-        live=2,
-        table=Column(2, "SIA\nCoV", 2),
-        chance="cov_null",
-        over_rounds="source_inference",
-    ),
-    rate(
-        "sia_fi",
-        SOURCE,
-        "FI of SIA",
-        "higher",
-        "",
-        live=4,
-        table=Column(4, "SIA\nFI", 2, interval=False),
-        chance="fi_null",
-        over_rounds="source_inference",
-    ),
-    rate(
-        "eod",
-        SOURCE,
-        "EOD",
-        "lower",
-        live=2,
-        table=Column(2, "EOD", 2),
-        chance="eod_null",
-        risk=Risk("", None),
-        reading="by chance: EOD with permuted owners",
-        over_rounds="source_inference",
-    ),
-    rate(
-        "eod_null",
-        SOURCE,
-        "EOD by chance",
-        live=5,
-        table=Column(4, "EOD by\nchance", 2, interval=False),
-    ),
-    rate("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
-    rate("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
-    magnitude(
-        "loss_cov",
-        SOURCE,
-        "CoV of loss",
-        "lower",
-        "",
-        live=5,
-        table=Column(3, "loss\nCoV", 2, interval=False),
-    ),
-    rate(
-        "loss_fi",
-        SOURCE,
-        "FI of loss",
-        "higher",
-        "",
-        table=Column(MINOR, "loss\nFI", 2, interval=False),
-    ),
-    magnitude("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
-)
-OVER_ROUNDS = ("sia_max", "sia_last5_mean")  # of a trial; the others are of a round, too
-IN_ROUND = [metric for metric in METRICS if metric.name not in OVER_ROUNDS]
-NULLS = {
-    metric.name: str(metric.chance) for metric in IN_ROUND if metric.chance
-}  # a metric's value by chance
 
 
 class Config(TargetsConfig):
@@ -301,32 +194,23 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         "sia_high": high,
         "target_loss": np.diagonal(means),
     }
-    everyone, several = (
-        np.full((len(columns), data.clients), np.nan),
-        len(clients) >= FEWEST_CLIENTS,
+    everyone = np.full((len(columns), data.clients), np.nan)
+    if len(clients) < FEWEST_CLIENTS:
+        return Exposure(unknown(IN_ROUND), dict(zip(columns, everyone, strict=True)))
+    everyone[:, clients] = list(columns.values())
+    chance = 1 / len(clients)
+    traced = (
+        Number("sia_mean", float(hits.mean()), chance=chance),
+        Number("sia_mean_null", float(exchanged.mean())),
     )
-    everyone[:, clients] = list(columns.values()) if several else np.nan
-    in_round = (
-        (np.round(accuracy, 2), np.round(exchanged, 2)) if config.rounded else (accuracy, exchanged)
-    )
-    traced = {
-        "sia_mean": hits.mean(),
-        "sia_chance": 1 / len(clients),
-        "sia_mean_null": exchanged.mean(),
-    }
-    metrics = {name: float(value) for name, value in traced.items()} | round_metrics(
-        *in_round, means
-    )
+    if config.rounded:
+        accuracies, permuted = np.round(accuracy, 2), np.round(exchanged, 2)
+    else:
+        accuracies, permuted = accuracy, exchanged
     return Exposure(
-        metrics=metrics if several else dict.fromkeys(metrics, np.nan),
+        numbers=(*traced, *round_metrics(accuracies, permuted, means)),
         clients=dict(zip(columns, everyone, strict=True)),
-        measures=tuple(
-            Measure(f"client_{i}", "sia_accuracy", value, least, most, metrics["sia_chance"])
-            for i, value, least, most in zip(
-                clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True
-            )
-            if several
-        ),
+        measures=tuple(of_clients("sia_accuracy", clients, accuracy, (low, high), chance)),
     )
 
 
@@ -354,7 +238,7 @@ def _hits(guessed: Ints) -> NDArray[np.bool_]:
     return guessed == np.arange(guessed.shape[-2])[:, None]
 
 
-def round_metrics(accuracy: Doubles, exchanged: Doubles, means: Doubles) -> dict[str, float]:
+def round_metrics(accuracy: Doubles, exchanged: Doubles, means: Doubles) -> list[Number]:
     """Compute the round's disparities over the clients that took part (Zhao et al. 2025, section
     5.2).
 
@@ -363,19 +247,21 @@ def round_metrics(accuracy: Doubles, exchanged: Doubles, means: Doubles) -> dict
     disparity by chance is its mean over those permutations in which it is defined (the CoV is if an
     example was traced).
     """
-    values: dict[str, float] = {}
+    numbers = list[Number]()
     permuted = _disparities(exchanged)
     for name, value in _disparities(accuracy).items():
         draws = permuted[name][~np.isnan(permuted[name])]
-        values |= {name: float(value), NULLS[name]: float(draws.mean()) if len(draws) else np.nan}
+        null = float(draws.mean()) if len(draws) else np.nan
+        numbers.append(Number(name, float(value), chance=null))
     loss_cov, loss_mad = (
         float(np.mean(list(map(spread, means.T)))) for spread in (disparity.cov, disparity.mad)
     )
-    return values | {
-        "loss_cov": loss_cov,
-        "loss_fi": float(disparity.fairness_index(loss_cov)),
-        "loss_mad": loss_mad,
-    }
+    return [
+        *numbers,
+        Number("loss_cov", loss_cov),
+        Number("loss_fi", float(disparity.fairness_index(loss_cov))),
+        Number("loss_mad", loss_mad),
+    ]
 
 
 def _disparities(accuracy: Doubles) -> dict[str, Doubles]:
@@ -396,6 +282,129 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
     Rounds in which a metric is undefined do not count; the result is None if no round counts.
     """
-    means, rounds = means_over_rounds(outcome, names_of(IN_ROUND)), defined(outcome, "sia_mean")
+    means, rounds = means_over_rounds(outcome, IN_ROUND), defined(outcome, "sia_mean")
     last = float(np.mean(rounds[-5:])) if rounds else None
     return means | dict(zip(OVER_ROUNDS, (max(rounds, default=None), last), strict=True))
+
+
+# What is measured, and how it is shown
+
+METRICS = (
+    rate(
+        "sia_mean",
+        SOURCE,
+        "mean SIA accuracy",
+        "lower",
+        live=1,
+        table=Column(1, "SIA\nmean"),
+        chance="sia_chance",
+        risk=Risk(
+            "Source inference traces training examples to their owner with accuracy",
+            40,
+            beside=("eod",),
+        ),
+        clients=PerClient(
+            "Source inference against each client, accuracy",
+            "sia_accuracy",
+            "sia_low",
+            "sia_high",
+            "95 % binomial interval of one run's targets",
+        ),
+        reading=(
+            "SIA: accuracy of source inference; by classes: with owners permuted within classes; "
+            "max: in the worst round; CoV, FI, EOD: inequality between clients"
+        ),
+        over_rounds="source_inference",
+    ),
+    rate(
+        "sia_max",
+        SOURCE,
+        "mean SIA accuracy, worst round",
+        "lower",
+        table=Column(3, "SIA\nmax", interval=False),
+    ),
+    # A defense that only delays training lowers the mean over rounds and not this one.
+    rate(
+        "sia_last5_mean",
+        SOURCE,
+        "mean SIA accuracy, last five rounds",
+        "lower",
+        chance="sia_chance",
+    ),
+    rate("sia_chance", SOURCE, "SIA by guessing"),
+    rate(
+        "sia_mean_null",
+        SOURCE,
+        "SIA by classes alone",
+        table=Column(4, "SIA by\nclasses", interval=False),
+    ),
+    magnitude(
+        "sia_cov",
+        SOURCE,
+        "CoV of SIA",
+        "lower",
+        "",
+        live=2,
+        table=Column(2, "SIA\nCoV", 2),
+        chance="cov_null",
+        over_rounds="source_inference",
+    ),
+    rate(
+        "sia_fi",
+        SOURCE,
+        "FI of SIA",
+        "higher",
+        "",
+        live=4,
+        table=Column(4, "SIA\nFI", 2, interval=False),
+        chance="fi_null",
+        over_rounds="source_inference",
+    ),
+    rate(
+        "eod",
+        SOURCE,
+        "EOD",
+        "lower",
+        live=2,
+        table=Column(2, "EOD", 2),
+        chance="eod_null",
+        risk=Risk("", None),
+        reading="by chance: EOD with permuted owners",
+        over_rounds="source_inference",
+    ),
+    rate(
+        "eod_null",
+        SOURCE,
+        "EOD by chance",
+        live=5,
+        table=Column(4, "EOD by\nchance", 2, interval=False),
+    ),
+    rate("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
+    rate("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
+    magnitude(
+        "loss_cov",
+        SOURCE,
+        "CoV of loss",
+        "lower",
+        "",
+        live=5,
+        table=Column(3, "loss\nCoV", 2, interval=False),
+        on="training",
+    ),
+    rate(
+        "loss_fi",
+        SOURCE,
+        "FI of loss",
+        "higher",
+        "",
+        table=Column(MINOR, "loss\nFI", 2, interval=False),
+        on="training",
+    ),
+    magnitude(
+        "loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats", on="training"
+    ),
+)
+
+OVER_ROUNDS = ("sia_max", "sia_last5_mean")  # of a trial; the others are of a round, too
+
+IN_ROUND = [metric for metric in METRICS if metric.name not in OVER_ROUNDS]

@@ -28,29 +28,32 @@ attack here (`metrics.client_auc`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.columns import interval, null
 from algorithms.core.messages import Doubles
 from algorithms.core.metric import (
     MEMBERSHIP,
+    RUN,
     SOURCE,
     Column,
     Metric,
+    Number,
     PerClient,
     Risk,
     magnitude,
-    names_of,
     rate,
+    variant,
 )
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import ComparedConfig, Queries, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, of_clients
 from attacks.metrics import client_auc, disparity
 from attacks.metrics.membership import NAN
 from attacks.metrics.over_rounds import last_values
@@ -315,44 +318,33 @@ def _exposure(queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
     aucs = client_auc.measure(scores[:, :n], scores[:, n:], queries.examples[clients], labels)
     traced = guesses(mean[:, numbers[:, :n]]) == np.arange(len(clients))[:, None]
     columns = np.full((len(COLUMNS), len(sums["rounds"])), NAN)
-    columns[:, clients] = [
-        aucs.auc,
-        aucs.low,
-        aucs.high,
-        traced.mean(axis=1),
-        sums["rank"][clients],
-    ]
+    rank = sums["rank"][clients]
+    columns[:, clients] = [aucs.auc, aucs.low, aucs.high, traced.mean(axis=1), rank]
     low, high = map(float, disparity.wilson(traced.sum(), traced.size))
-    metrics = {
-        "span_auc": aucs.mean,
-        "span_auc_low": aucs.mean_low,
-        "span_auc_high": aucs.mean_high,
-        "span_sia": float(traced.mean()),
-        "span_sia_low": low,
-        "span_sia_high": high,
-        "span_sia_null": 1 / len(clients),
-        "span_rank": float(sums["rank"][clients].mean()),
-    }
-    measures = [
-        Measure("clients", "span_auc", aucs.mean, aucs.mean_low, aucs.mean_high, 0.5),
-        Measure("clients", "span_sia", metrics["span_sia"], low, high, 1 / len(clients)),
-    ]
-    for client in clients.tolist():
-        value, below, above = columns[:3, client].tolist()
-        measures.append(Measure(f"client_{client}", "span_auc", value, below, above, 0.5))
-    return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=sums)
+    auc = Number("span_auc", aucs.mean, RUN, aucs.mean_low, aucs.mean_high)
+    sia = Number("span_sia", float(traced.mean()), RUN, low, high, chance=1 / len(clients))
+    every = variant("clients")
+    measures = [replace(auc, of=every, chance=0.5), replace(sia, of=every)]
+    value, *ends = columns[:3, clients]
+    measures += of_clients("span_auc", clients, value, ends, 0.5)
+    return Exposure(
+        (auc, sia, Number("span_rank", float(rank.mean()))),
+        dict(zip(COLUMNS, columns, strict=True)),
+        tuple(measures),
+        kept=sums,
+    )
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are means over
     all of them.
     """
-    return last_values(outcome, names_of(METRICS))
+    return last_values(outcome, METRICS)
 
 
 # What tables and sentences say
 
-COLUMNS = ("span_auc", "span_auc_low", "span_auc_high", "span_sia", "span_rank")
+COLUMNS = (*interval("span_auc"), "span_sia", "span_rank")
 
 METRICS: tuple[Metric, ...] = (
     rate(
@@ -370,8 +362,8 @@ METRICS: tuple[Metric, ...] = (
         ),
         clients=PerClient(
             "Span of each client's updates, AUC",
-            low="span_auc_low",
-            high="span_auc_high",
+            low=interval("span_auc")[1],
+            high=interval("span_auc")[2],
             interval="95 % interval over one run's examples",
         ),
         ends=True,
@@ -382,7 +374,7 @@ METRICS: tuple[Metric, ...] = (
         "examples traced by span",
         "lower",
         table=Column(4, "traced\nby span"),
-        chance="span_sia_null",
+        chance=null("span_sia"),
         ends=True,
     ),
     magnitude(

@@ -28,10 +28,10 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import MEMBERSHIP, Column, Risk, rate
+from algorithms.core.metric import MEMBERSHIP, Column, Number, Risk, rate, unknown, variant
 from algorithms.interfaces import Problems, Run
 from attacks._queries import resembled_clients, transformed
-from attacks.interfaces import AttackedModel, Audit, Measure
+from attacks.interfaces import AttackedModel, Audit
 from attacks.metrics import client_auc, membership
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation, joined
@@ -41,21 +41,8 @@ KINDS = ("models",)
 LABEL = "subject membership"
 ASKS = "were any records of this person trained on?"
 PAPERS = {"subject membership": "https://arxiv.org/abs/2206.03317"}
-NAME = "subject_mia"
+SUBJECTS = variant("subject_mia")
 FEWEST = 5  # subjects on each side
-
-METRICS = (
-    rate(
-        "subject_auc",
-        MEMBERSHIP,
-        "AUC of subjects",
-        "lower",
-        live=3,
-        table=Column(2, "subjects\nAUC"),
-        chance=0.5,
-        risk=Risk("Models tell people who were trained on from others with AUC", 35),
-    ),
-)
 
 
 class Config(SlotConfig):
@@ -170,7 +157,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     ]
     members, others = map(len, sides)
     if min(members, others) < FEWEST:
-        return Audit(None, (), metrics={"subject_auc": membership.NAN})
+        return Audit(None, (), numbers=unknown(METRICS))
     asked = min(len(rows) for side in sides for rows in side)
     rows = np.concatenate(
         [drawing.choice(rows, asked, replace=False) for side in sides for rows in side]
@@ -189,23 +176,38 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     score = -losses.reshape(members + others, asked).mean(axis=1)
     auc = compared(score[:members], score[members:])
     counts = (
-        Measure(NAME, "members", members),
-        Measure(NAME, "others", others),
-        Measure(NAME, "examples_each", asked),
+        Number("members", members, SUBJECTS),
+        Number("others", others, SUBJECTS),
+        Number("examples_each", asked, SUBJECTS),
     )
-    return Audit(None, (auc, *counts), metrics={"subject_auc": auc.value})
+    return Audit(None, (auc, *counts), numbers=(Number("subject_auc", auc.value),))
 
 
-def compared(members: Doubles, others: Doubles) -> Measure:
+def compared(members: Doubles, others: Doubles) -> Number:
     """Return the AUC of the scores of subjects [m] and [n], with its interval; NaN if a score is.
 
     >>> compared(np.array([3.0, 2.0, 5.0]), np.array([1.0, 2.0, 0.0])).value.__round__(3)
     0.944
     """
     if np.isnan(members).any() or np.isnan(others).any():
-        return Measure(NAME, "auc", membership.NAN, chance=0.5)
+        return Number("auc", membership.NAN, SUBJECTS, chance=0.5)
     m, n = len(members), len(others)
     found = client_auc.measure(members[None], others[None], np.arange(m + n)[None])
-    return Measure(
-        NAME, "auc", min(found.mean, 1.0), float(found.low[0]), float(found.high[0]), 0.5
-    )
+    low, high = float(found.low[0]), float(found.high[0])
+    return Number("auc", min(found.mean, 1.0), SUBJECTS, low, high, 0.5)
+
+
+# What is measured, and how it is shown
+
+METRICS = (
+    rate(
+        "subject_auc",
+        MEMBERSHIP,
+        "AUC of subjects",
+        "lower",
+        live=3,
+        table=Column(2, "subjects\nAUC"),
+        chance=0.5,
+        risk=Risk("Models tell people who were trained on from others with AUC", 35),
+    ),
+)

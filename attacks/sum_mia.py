@@ -37,6 +37,7 @@ example.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -44,12 +45,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.columns import interval
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import MEMBERSHIP, SOURCE, Column, PerClient, Risk, names_of, rate
+from algorithms.core.metric import (
+    MEMBERSHIP,
+    RUN,
+    SOURCE,
+    Column,
+    Number,
+    PerClient,
+    Risk,
+    rate,
+    variant,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import CenteredConfig, Queries, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenSum
+from attacks.interfaces import Exposure, SeenRound, SeenSum, of_clients
 from attacks.metrics import client_auc, out_worlds
 from attacks.metrics.client_auc import ClientAucs
 from attacks.metrics.disparity import wilson
@@ -64,60 +76,6 @@ ASKS = "was this example trained on, and by whom?"
 PAPERS = {"PROLIN": "https://arxiv.org/abs/2303.03908"}
 EQUAL = 1e-8  # of the largest part: so far apart, parts are equal up to rounding
 PLACE = 15  # of the stream that draws among equals
-
-
-def _of_clients(name: str, title: str) -> PerClient:
-    """The figure of a metric's values for single clients."""
-    return PerClient(
-        title, name, f"{name}_low", f"{name}_high", "95 % interval over one run's examples"
-    )
-
-
-METRICS = (
-    rate(
-        "sum_auc",
-        MEMBERSHIP,
-        "AUC of membership from sums",
-        "lower",
-        live=2,
-        table=Column(2, "sums\nAUC"),
-        chance=0.5,
-        ends=True,
-        risk=Risk(
-            "Who sees sums of updates alone tells the clients' training examples from "
-            "others with AUC",
-            25,
-        ),
-        clients=_of_clients("sum_auc", "Membership from sums of updates, AUC"),
-    ),
-    rate(
-        "sum_part_auc",
-        SOURCE,
-        "AUC of a client's part in sums",
-        "lower",
-        table=Column(4, "part in\nsums"),
-        chance=0.5,
-        ends=True,
-        clients=_of_clients("sum_part_auc", "Whose example it is, from sums of updates, AUC"),
-    ),
-    rate(
-        "sum_source",
-        SOURCE,
-        "accuracy of the source from sums",
-        "lower",
-        live=3,
-        table=Column(3, "source by\nsums"),
-        chance="sum_source_chance",
-        ends=True,
-        risk=Risk(
-            "Who sees sums of updates alone traces training examples to their owner with accuracy",
-            45,
-        ),
-        clients=_of_clients(
-            "sum_source", "Source of each client's examples from sums of updates, accuracy"
-        ),
-    ),
-)
 
 
 class Config(CenteredConfig):
@@ -283,38 +241,81 @@ def _exposure(
     """Return the result of the attack on the ``clients`` [c], of whose targets the sources are
     ``hits`` [c, n].
     """
-    ends = {
-        name: ((one.mean, one.mean_low, one.mean_high), (one.auc, one.low, one.high))
+    found = [
+        (replace(one.number(name), chance=0.5), (one.auc, one.low, one.high))
         for name, one in aucs.items()
-    }
-    (low, high), of_all = (
-        wilson(hits.sum(axis=1), np.full(len(hits), hits.shape[1])),
-        wilson(hits.sum(), hits.size),
-    )
-    ends["sum_source"] = (
-        (float(hits.mean()), float(of_all[0]), float(of_all[1])),
-        (hits.mean(axis=1), low, high),
-    )
-    metrics, columns = {"sum_source_chance": 1 / len(clients)}, dict[str, Doubles]()
-    measures = list[Measure]()
-    for name, (mean, of_clients) in ends.items():
-        chance = metrics["sum_source_chance"] if name == "sum_source" else 0.5
-        names = name, f"{name}_low", f"{name}_high"
-        metrics |= dict(zip(names, mean, strict=True))
-        measures.append(Measure("clients", name, *mean, chance))
-        for column, values in zip(names, of_clients, strict=True):
-            columns[column] = np.full(len(sums["present"]), NAN)
-            columns[column][clients] = values
-        at = [columns[column] for column in names]
-        measures += [
-            Measure(f"client_{i}", name, at[0][i], at[1][i], at[2][i], chance)
-            for i in clients.tolist()
-        ]
-    return Exposure(metrics, columns, tuple(measures), kept=sums)
+    ]
+    low, high = map(float, wilson(hits.sum(), hits.size))
+    source = Number("sum_source", float(hits.mean()), RUN, low, high, 1 / len(clients))
+    of_each = wilson(hits.sum(axis=1), np.full(len(hits), hits.shape[1]))
+    found.append((source, (hits.mean(axis=1), *of_each)))
+    columns, measures = dict[str, Doubles](), list[Number]()
+    for number, (values, *ends) in found:
+        cells = np.full((3, len(sums["present"])), NAN)
+        cells[:, clients] = values, *ends
+        columns |= zip(interval(number.metric), cells, strict=True)
+        measures.append(replace(number, of=variant("clients")))
+        measures += of_clients(number.metric, clients, values, ends, number.chance or NAN)
+    return Exposure(tuple(number for number, _ in found), columns, tuple(measures), kept=sums)
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are those of all
     of them.
     """
-    return last_values(outcome, names_of(METRICS))
+    return last_values(outcome, METRICS)
+
+
+# What is measured, and how it is shown
+
+
+def _of_clients(name: str, title: str) -> PerClient:
+    """The figure of a metric's values for single clients."""
+    return PerClient(title, *interval(name), "95 % interval over one run's examples")
+
+
+METRICS = (
+    rate(
+        "sum_auc",
+        MEMBERSHIP,
+        "AUC of membership from sums",
+        "lower",
+        live=2,
+        table=Column(2, "sums\nAUC"),
+        chance=0.5,
+        ends=True,
+        risk=Risk(
+            "Who sees sums of updates alone tells the clients' training examples from "
+            "others with AUC",
+            25,
+        ),
+        clients=_of_clients("sum_auc", "Membership from sums of updates, AUC"),
+    ),
+    rate(
+        "sum_part_auc",
+        SOURCE,
+        "AUC of a client's part in sums",
+        "lower",
+        table=Column(4, "part in\nsums"),
+        chance=0.5,
+        ends=True,
+        clients=_of_clients("sum_part_auc", "Whose example it is, from sums of updates, AUC"),
+    ),
+    rate(
+        "sum_source",
+        SOURCE,
+        "accuracy of the source from sums",
+        "lower",
+        live=3,
+        table=Column(3, "source by\nsums"),
+        chance="sum_source_chance",
+        ends=True,
+        risk=Risk(
+            "Who sees sums of updates alone traces training examples to their owner with accuracy",
+            45,
+        ),
+        clients=_of_clients(
+            "sum_source", "Source of each client's examples from sums of updates, accuracy"
+        ),
+    ),
+)

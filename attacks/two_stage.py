@@ -41,12 +41,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.columns import null
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import SOURCE, Column, PerClient, Risk, names_of, rate
+from algorithms.core.metric import (
+    RUN,
+    SOURCE,
+    Column,
+    Number,
+    PerClient,
+    Risk,
+    rate,
+    unknown,
+    variant,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries, fedmia
 from attacks._queries import CenteredConfig, Queries, cohort_problems, outsiders, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, of_clients
 from attacks.metrics import client_auc, membership, out_worlds
 from attacks.metrics.disparity import ROUNDING, wilson
 from attacks.metrics.membership import NAN, Bools
@@ -68,41 +79,6 @@ PRIORS = {
 }  # shares of members among what is asked about, by percent
 RESAMPLES = 200  # of which only the variance is used
 PLACE = 3  # of the stream; the other attacks on updates have places of two numbers
-
-
-METRICS = (
-    rate(
-        "two_stage_traced",
-        SOURCE,
-        "flagged and traced to the owner",
-        "lower",
-        table=Column(3, "flagged,\ntraced"),
-        chance="two_stage_traced_null",
-        risk=Risk(
-            "Training examples are first told from others and then traced to their owner "
-            "with a rate of",
-            45,
-        ),
-        clients=PerClient("Training examples of each client that are flagged and traced to it"),
-        ends=True,
-        reading=(
-            "flagged, traced: share of the members found among non-members and traced to their "
-            "owner"
-        ),
-    ),
-    rate("two_stage_apart", SOURCE, "two stages, if they were independent", None),
-    *(
-        rate(f"two_stage_{name}", SOURCE, label, "lower", chance=f"two_stage_{name}_null")
-        for name, label in (
-            ("tpr", "members flagged"),
-            ("sia", "SIA of flagged members"),
-            *(
-                (f"precision_{percent}", f"right names where {percent} % are members")
-                for percent in PRIORS
-            ),
-        )
-    ),
-)
 
 
 class Config(CenteredConfig):
@@ -171,67 +147,73 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     A round with fewer than three clients does not count, and nothing is measured if members and
     non-members have no label in common, or a score is NaN.
     """
-    queries, sums = queries_of(fedmia_fields(config), seen.data, seen.stream), dict(seen.kept)
+    queries = queries_of(fedmia_fields(config), seen.data, seen.stream)
+    sums = added(config, seen, queries)
+    clients = np.flatnonzero(sums["rounds"])
+    traced = np.full(seen.data.clients, NAN)
+    sides = pooled(queries, sums, clients) if len(clients) else None
+    if sides is None:
+        return Exposure(unknown(METRICS), {"two_stage_traced": traced}, kept=sums)
+    false = membership.tpr_by_chance(sides.worth, config.fpr)
+    values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
+    ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
+    rows = [
+        Number(name, value, variant("clients"), *ends[name], null.get(name))
+        for name, value in values.items()
+    ]
+    numbers = tuple(replace(row, metric=f"two_stage_{row.metric}", of=RUN) for row in rows)
+    traced[clients], bounds = traced_of_clients(config.fpr, sides)
+    # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by
+    # chance.
+    chance = NAN if np.ptp(sums["rounds"][clients]) else null["traced"]
+    rows += of_clients("traced", clients, traced[clients], bounds, chance)
+    return Exposure(numbers, {"two_stage_traced": traced}, tuple(rows), kept=sums)
+
+
+def added(config: Config, seen: SeenRound, queries: Queries) -> dict[str, NDArray[Any]]:
+    """Return the sums of earlier rounds with this one, if it has enough clients to count."""
     shape = seen.data.clients, len(queries.labels)
-    sums = sums or {
-        "rounds": np.zeros((shape[0], 1)),
-        "flag": np.zeros(shape),
-        "trace": np.zeros(shape),
-    }
+    zeros = {"rounds": np.zeros((shape[0], 1)), "flag": np.zeros(shape), "trace": np.zeros(shape)}
+    sums: dict[str, NDArray[Any]] = dict(seen.kept) or zeros
     if len(seen.clients) >= fedmia.FEWEST_CLIENTS:
         sums = {name: array.copy() for name, array in sums.items()}
         for name, values in {"rounds": 1.0, **stages(config, seen.observed, queries)}.items():
             sums[name][seen.clients] += values
-    traced, (clients, _) = np.full(seen.data.clients, NAN), np.nonzero(sums["rounds"])
-    empty = Exposure(dict.fromkeys(names_of(METRICS), NAN), {"two_stage_traced": traced}, kept=sums)
-    if not len(clients):
-        return empty
-    n, (asked, place) = (
-        queries.members.shape[1],
-        np.unique(queries.numbers[clients], return_inverse=True),
-    )
+    return sums
+
+
+def pooled(queries: Queries, sums: dict[str, NDArray[Any]], clients: Ints) -> Sides | None:
+    """Return the scores of the members and non-members of all ``clients`` together; None if there
+    is nothing to compare.
+    """
+    n = queries.members.shape[1]
+    asked, place = np.unique(queries.numbers[clients], return_inverse=True)
+    place = place.reshape(len(clients), -1)
     flag, trace = (
         sums[name][clients][:, asked] / sums["rounds"][clients] for name in ("flag", "trace")
     )
-    place, scores, source = (
-        place.reshape(len(clients), -1),
-        flag.max(axis=0),
-        guesses(-trace[:, None])[0],
-    )
+    scores, source = flag.max(axis=0), guesses(-trace[:, None])[0]
     u, w = client_auc.weights(queries.labels[asked][place], n)
     if np.isnan(scores).any() or not u.any():
-        return empty
-    inside, outside = (
-        place[:, :n],
-        np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64),
-    )
+        return None
+    inside = place[:, :n]
+    outside = np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64)
     right = source[inside] == np.arange(len(clients))[:, None]
     example = np.zeros(len(asked), np.int64)
     example[place] = queries.examples[clients]
-    there, same = outside > 0, np.unique(example[outside > 0], return_inverse=True)[1]
-    sides = Sides(scores[inside], right, u, scores[there], outside[there], same)
-    false = membership.tpr_by_chance(sides.worth, config.fpr)
-    values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
-    ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
-    named = {f"two_stage_{name}": value for name, value in values.items()}
-    named |= {f"two_stage_{name}_null": value for name, value in null.items()}
-    named |= dict(
-        zip(("two_stage_traced_low", "two_stage_traced_high"), ends["traced"], strict=True)
-    )
-    rows = [
-        Measure("clients", name, value, *ends[name], null.get(name, NAN))
-        for name, value in values.items()
-    ]
-    found = right & (sides.members > sides.threshold(config.fpr))
-    traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
-    counting = np.maximum(np.count_nonzero(u, axis=1), 1)  # a client without any is NaN
-    bounds = (end.tolist() for end in wilson(traced[clients] * counting, counting))
-    # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by
-    # chance.
-    chance = NAN if np.ptp(sums["rounds"][clients]) else null["traced"]
-    for client, low, high in zip(clients.tolist(), *bounds, strict=True):
-        rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, chance))
-    return Exposure(named, {"two_stage_traced": traced}, tuple(rows), kept=sums)
+    there = outside > 0
+    same = np.unique(example[there], return_inverse=True)[1]
+    return Sides(scores[inside], right, u, scores[there], outside[there], same)
+
+
+def traced_of_clients(fpr: float, sides: Sides) -> tuple[Doubles, tuple[Doubles, Doubles]]:
+    """Return the share of each client's members that is flagged and traced [c], NaN of a client
+    without any that counts, and both ends of its interval.
+    """
+    found = sides.right & (sides.members > sides.threshold(fpr))
+    traced = np.where(sides.u.any(axis=1), (sides.u * found).sum(axis=1), NAN)
+    counting = np.maximum(np.count_nonzero(sides.u, axis=1), 1)
+    return traced, wilson(traced * counting, counting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,4 +324,41 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, which has all earlier ones in
     it.
     """
-    return last_values(outcome, names_of(METRICS))
+    return last_values(outcome, METRICS)
+
+
+# What is measured, and how it is shown
+
+METRICS = (
+    rate(
+        "two_stage_traced",
+        SOURCE,
+        "flagged and traced to the owner",
+        "lower",
+        table=Column(3, "flagged,\ntraced"),
+        chance="two_stage_traced_null",
+        risk=Risk(
+            "Training examples are first told from others and then traced to their owner "
+            "with a rate of",
+            45,
+        ),
+        clients=PerClient("Training examples of each client that are flagged and traced to it"),
+        ends=True,
+        reading=(
+            "flagged, traced: share of the members found among non-members and traced to their "
+            "owner"
+        ),
+    ),
+    rate("two_stage_apart", SOURCE, "two stages, if they were independent", None),
+    *(
+        rate(f"two_stage_{name}", SOURCE, label, "lower", chance=null(f"two_stage_{name}"))
+        for name, label in (
+            ("tpr", "members flagged"),
+            ("sia", "SIA of flagged members"),
+            *(
+                (f"precision_{percent}", f"right names where {percent} % are members")
+                for percent in PRIORS
+            ),
+        )
+    ),
+)

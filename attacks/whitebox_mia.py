@@ -40,10 +40,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MEMBERSHIP, Column, PerClient, Risk, magnitude, rate
+from algorithms.core.metric import (
+    MEMBERSHIP,
+    Column,
+    Number,
+    PerClient,
+    Risk,
+    magnitude,
+    of_client,
+    rate,
+    unknown,
+)
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import transformed
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
+from attacks.interfaces import Exposure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity, membership
 from attacks.metrics.client_auc import by_chance
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
@@ -62,30 +72,6 @@ PAPERS = {
     "Nasr 2019": "https://arxiv.org/abs/1812.00910",
     "FinP": "https://arxiv.org/abs/2502.17748",
 }
-AVERAGED = (
-    "whitebox_accuracy",
-    "whitebox_cov",
-    "whitebox_eod",
-    "whitebox_cov_null",
-    "whitebox_eod_null",
-)
-METRICS = (
-    rate(
-        "whitebox_accuracy",
-        MEMBERSHIP,
-        "white-box MIA accuracy",
-        "lower",
-        live=2,
-        table=Column(2, "white-box\nMIA"),
-        chance=0.5,
-        risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
-        clients=PerClient("White-box membership inference against each client, accuracy"),
-    ),
-    magnitude(
-        "whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"
-    ),
-    rate("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower", chance="whitebox_eod_null"),
-)
 
 
 class Config(SlotConfig):
@@ -217,7 +203,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Train the forest and attack every other client that took part; all metrics are NaN if the
     trainer did not.
     """
-    observed, measures = seen.observed, list[Measure]()
+    observed, measures = seen.observed, list[Number]()
     accuracy, variance = np.full((2, seen.data.clients), np.nan)
     if len(taught := observed["taught"]):
         judge = forest(
@@ -233,28 +219,25 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
                 continue
             member = (np.arange(len(features)) < len(observed["members"][i]))[there]
             score, rng = judge(features[there]) - 0.5, seen.stream("resampling", client, seen.round)
-            success, subject = Success.of(score, member, rng), f"client_{client}"
+            success, of = Success.of(score, member, rng), of_client(client)
             accuracy[client] = success.values["balanced_accuracy"]
             sides = (
                 (success.values["tpr"], success.members),
                 (success.values["tnr"], success.nonmembers),
             )
             variance[client] = sum(rate * (1 - rate) / max(size - 1, 1) for rate, size in sides) / 4
-            measures += success.measures(subject) + success.epsilons(subject)
+            measures += success.measures(of) + success.epsilons(of)
     accuracies = accuracy[~np.isnan(accuracy)]
-    metrics = dict.fromkeys(AVERAGED, float("nan"))
+    numbers = unknown(METRICS)
     if len(accuracies):
         apart = float(np.nanmean(variance)) ** 0.5  # of equally exposed clients
         null = by_chance(float(accuracies.mean()), apart, len(accuracies))
-        values = (
-            accuracies.mean(),
-            disparity.cov(accuracies),
-            disparity.eod(accuracies),
-            null["cov"],
-            null["eod"],
+        numbers = (
+            Number("whitebox_accuracy", float(accuracies.mean())),
+            Number("whitebox_cov", float(disparity.cov(accuracies)), chance=null["cov"]),
+            Number("whitebox_eod", float(disparity.eod(accuracies)), chance=null["eod"]),
         )
-        metrics = dict(zip(AVERAGED, map(float, values), strict=True))
-    return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
+    return Exposure(numbers, {"whitebox_accuracy": accuracy}, tuple(measures))
 
 
 def forest(
@@ -274,7 +257,7 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the means over the attacked rounds in which the trainer took part; None if there
     are none.
     """
-    return means_over_rounds(outcome, AVERAGED)
+    return means_over_rounds(outcome, METRICS)
 
 
 def attacked_examples(
@@ -347,3 +330,24 @@ def data_problems(config: Config, data: Federation) -> Problems:
     else:
         return []
     return [("trainer", sentence)]
+
+
+# What is measured, and how it is shown
+
+METRICS = (
+    rate(
+        "whitebox_accuracy",
+        MEMBERSHIP,
+        "white-box MIA accuracy",
+        "lower",
+        live=2,
+        table=Column(2, "white-box\nMIA"),
+        chance=0.5,
+        risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
+        clients=PerClient("White-box membership inference against each client, accuracy"),
+    ),
+    magnitude(
+        "whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"
+    ),
+    rate("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower", chance="whitebox_eod_null"),
+)

@@ -7,11 +7,12 @@ were in and of others have the same deviation s, and differ by mu of it in the m
     mu = (mean in - mean out) / s out        variance: 1/n_in + 1/n_out + mu^2 / (2 n_out)
 
 The deviation of those that were in is not estimated: at a small delta, epsilon depends on it so
-strongly that a deviation from some hundred canaries makes the estimate noisy and too high. Where
-the two deviations differ beyond doubt (Brown and Forsythe's test, p < 0.001), the mechanism is no
-such Gaussian, and epsilon is that of two normal distributions of unequal deviations. At p < 0.01,
-one run in a hundred of a Gaussian mechanism would be taken for such a one, with an epsilon of 2.4
-where 0.9 is true, which lifts the average by 2 %.
+strongly that a
+deviation from some hundred canaries makes the estimate noisy and too high. Where the two deviations
+differ beyond doubt (Brown and Forsythe's test, p < 0.001), the mechanism is no such Gaussian, and
+epsilon is that of two normal distributions of unequal deviations. At p < 0.01, one run in a hundred
+of a Gaussian mechanism would be taken for such a one, with an epsilon of 2.4 where 0.9 is true,
+which lifts the average by 2 %.
 """
 
 from __future__ import annotations
@@ -25,8 +26,19 @@ import numpy as np
 
 from algorithms.auditing import bounds
 from algorithms.auditing.epsilon import epsilon_gdp, epsilon_two_gaussians, mu_gdp
+from algorithms.core.columns import column, columns, register
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MINOR, NOISE, Column, Metric, magnitude
+from algorithms.core.metric import (
+    MINOR,
+    NOISE,
+    RUN,
+    Column,
+    Metric,
+    Number,
+    Of,
+    magnitude,
+    of_cluster,
+)
 
 DOUBT = 0.001  # the deviations count as equal unless their test has a smaller p value
 CONFIDENCE = 0.95
@@ -34,9 +46,7 @@ CONFIDENCE = 0.95
 # runs must not be called refuted: the estimate refutes alone only where a run of a true claim in
 # ten thousand would.
 SURE = 1 - 2e-4
-REFUTED = "refuted"
-LOOSE = "loose"
-HOLDS = "not refuted"
+REFUTED, LOOSE, HOLDS = "refuted", "loose", "not refuted"
 Canaries = Mapping[str, Any]
 """What the audit of a run keeps, arrays by name with one row for each model
 (`algorithms.engine`).
@@ -114,49 +124,33 @@ class Separation:
         """Return the epsilon at ``delta`` that this separation comes to."""
         if self.ratio == 1:
             return epsilon_gdp(self.mu, delta)
-        return epsilon_two_gaussians(
-            0.0,
-            1.0,
-            max(self.mu, 0.0),
-            self.ratio,
-            delta,
-        )
+        return epsilon_two_gaussians(0.0, 1.0, max(self.mu, 0.0), self.ratio, delta)
 
-    def limits(
-        self,
-        delta: float,
-        confidence: float = CONFIDENCE,
-    ) -> tuple[float, float]:
-        """Return the ends of the interval of epsilon.
-
-        The truth is in it with ``confidence`` if scores are normal.
+    def limits(self, delta: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the ends of the interval of epsilon, which has the truth in it with
+        ``confidence`` if scores are normal.
         """
         from scipy.special import ndtri
 
         reach = float(ndtri((1 + confidence) / 2))
-        log_ratio = math.log(self.ratio)
-        side = math.copysign(1.0, log_ratio)
-        wide = abs(log_ratio)
+        side, wide = math.copysign(1.0, math.log(self.ratio)), abs(math.log(self.ratio))
         spread = reach * self.ratio_error
-        nearer = math.exp(side * max(0.0, wide - spread))
-        farther = math.exp(side * (wide + spread))
-        least = max(0.0, self.mu - reach * self.error)
-        most = self.mu + reach * self.error
-        low = replace(self, mu=least, ratio=nearer).epsilon(delta)
-        high = replace(self, mu=most, ratio=farther).epsilon(delta)
+        nearer, farther = math.exp(side * max(0.0, wide - spread)), math.exp(side * (wide + spread))
+        ends = (
+            (max(0.0, self.mu - reach * self.error), nearer),
+            (self.mu + reach * self.error, farther),
+        )
+        low, high = (replace(self, mu=mu, ratio=ratio).epsilon(delta) for mu, ratio in ends)
         return low, high
 
 
 def separation(
-    inside: Doubles,
-    outside: Doubles,
-    unequal: bool = True,
-    skipped: float = 1.0,
+    inside: Doubles, outside: Doubles, unequal: bool = True, skipped: float = 1.0
 ) -> Separation:
-    """Estimate how far apart the scores of canaries that were in and of others lie.
+    """Estimate how far apart the scores of canaries that were in and of others lie, two of each
+    at least.
 
-    There are two of each at least. It is infinite if those that are out are all alike, and those
-    that are in are not like them.
+    It is infinite if those that are out are all alike, and those that are in are not like them.
 
     The deviations may be ``unequal``. They differ, too, where a canary takes part in some rounds
     only, which widens its scores and is no other kind of noise; there they count as equal. For
@@ -165,48 +159,32 @@ def separation(
     from scipy.stats import levene
 
     if not np.ptp(outside) > 0:
-        alike = np.array_equal(np.unique(inside), outside[:1])
-        return Separation(0.0 if alike else math.inf, 0.0)
-    count = len(inside)
-    others = len(outside)
+        return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)
+    count, others, factor = len(inside), len(outside), math.sqrt(skipped)
     sd = float(outside.std(ddof=1))
-    gap = float(inside.mean()) - float(outside.mean())
-    mu = gap / sd
-    ratio = float(inside.std(ddof=1)) / sd
-    unequal = unequal and ratio > 0
-    if unequal:
-        unequal = float(levene(inside, outside, center="median").pvalue) < DOUBT
-    wider = ratio**2 if unequal else 1.0
-    variance = wider / count + 1 / others + mu**2 / (2 * others)
-    factor = math.sqrt(skipped)
-    apart = Separation(mu * factor, math.sqrt(variance) * factor)
-    if not unequal:
-        return apart
-    ratio_error = math.sqrt(1 / (2 * count) + 1 / (2 * others))
-    return replace(apart, ratio=ratio, ratio_error=ratio_error)
+    mu, ratio = (float(inside.mean()) - float(outside.mean())) / sd, float(inside.std(ddof=1)) / sd
+    differ = (
+        unequal and ratio > 0 and float(levene(inside, outside, center="median").pvalue) < DOUBT
+    )
+    error = math.sqrt((ratio**2 if differ else 1.0) / count + 1 / others + mu**2 / (2 * others))
+    ratios = (ratio, math.sqrt(1 / (2 * count) + 1 / (2 * others))) if differ else ()
+    return Separation(mu * factor, error * factor, *ratios)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the canaries of a model say.
-
-    Of several models, all bounds hold together with the stated probability.
-
-    Attributes:
-        mu: separation of the canaries' scores, over all rounds.
-        epsilon: its epsilon.
-        low: lower end of the 95 % interval of the epsilon.
-        high: upper end of that interval.
-        sure: the epsilon that is exceeded with a probability of 99.99 %, if scores are normal.
-        certified: the epsilon that is exceeded with a probability of 95 %, whatever the mechanism.
+    """What the canaries of a model say; of several models, all bounds hold together with the
+    stated probability.
     """
 
-    mu: float
-    epsilon: float
-    low: float
-    high: float
-    sure: float
-    certified: float
+    mu: float  # separation of the canaries' scores, over all rounds
+    epsilon: float  # its epsilon
+    low: float  # lower end of the 95 % interval of the epsilon
+    high: float  # upper end
+    sure: float  # the epsilon that is exceeded with a probability of 99.99 %, if scores are normal
+    certified: (
+        float  # the epsilon that is exceeded with a probability of 95 %, whatever the mechanism
+    )
 
     def verdict(self, claimed: float) -> str:
         """Return what the audit says of a claimed epsilon.
@@ -219,30 +197,24 @@ class Finding:
             return REFUTED
         return LOOSE if self.high < claimed / 2 else HOLDS
 
-    def metrics(self, ending: str = "") -> dict[str, float]:
-        """Return what is finite of it, by the names of metrics with this ``ending``."""
-        values = {
-            f"audit_mu{ending}": self.mu,
-            f"epsilon_audit{ending}": self.epsilon,
-            f"epsilon_audit_low{ending}": self.low,
-            f"epsilon_audit_high{ending}": self.high,
-            f"epsilon_audit_certified{ending}": self.certified,
-        }
-        return _finite(values)
+    def metrics(self, of: Of = RUN) -> dict[str, float]:
+        """Return what is finite of it, by column."""
+        numbers = (
+            Number("audit_mu", self.mu, of),
+            Number("epsilon_audit", self.epsilon, of, self.low, self.high),
+            Number("epsilon_audit_certified", self.certified, of),
+        )
+        return _finite(columns(numbers, register(METRICS)))
 
 
 def find(
-    canaries: Canaries,
-    j: int,
-    delta: float,
-    claimed: float | None,
-    opposite: bool,
-    sampled: bool,
+    canaries: Canaries, j: int, delta: float, claimed: float | None, opposite: bool, sampled: bool
 ) -> Finding | None:
     """Evaluate the scores of the canaries of model ``j``; None without an audited round.
 
     Rounds that were not audited are taken to tell as much as those that were: mu grows with the
-    root of their number. The certified bound counts audited rounds alone.
+    root of their number. The
+    certified bound counts audited rounds alone.
 
     The number of guesses is chosen from the epsilon that is ``claimed`` at ``delta``; None if
     nothing is. If canaries that are out sent the ``opposite``, the directions without a canary
@@ -251,35 +223,20 @@ def find(
     """
     if not canaries or not canaries["audited"][j]:
         return None
-    models = len(canaries["audited"])
-    inside = canaries["inside"][j]
-    number = len(inside)
-    root = math.sqrt(canaries["squares"][j])
-    every = canaries["scores"][j] / root
-    scores = every[:number]
-    outside = scores[~inside]
-    if not opposite:
-        outside = np.concatenate([outside, every[number:]])
-    mu = min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0)
-    guesses = bounds.guesses(number, mu, delta)
-    right = bounds.right_guesses(scores, inside, guesses)
-    certified = bounds.one_run_bound(number, guesses, right, delta, bounds.ALPHA / models)
-    apart = separation(
-        scores[inside],
-        outside,
-        not sampled,
-        _skipped(canaries, j),
+    scores, inside = (
+        canaries["scores"][j] / math.sqrt(canaries["squares"][j]),
+        canaries["inside"][j],
     )
-    low, high = apart.limits(delta, 1 - (1 - CONFIDENCE) / models)
-    sure, _ = apart.limits(delta, 1 - (1 - SURE) / models)
-    return Finding(
-        apart.mu,
-        apart.epsilon(delta),
-        low,
-        high,
-        sure,
-        certified,
+    guesses, unseen = scores[: len(inside)], scores[len(inside) :]
+    outside = guesses[~inside] if opposite else np.concatenate([guesses[~inside], unseen])
+    r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
+    right, models = bounds.right_guesses(guesses, inside, r), len(canaries["audited"])
+    certified = bounds.one_run_bound(len(inside), r, right, delta, bounds.ALPHA / models)
+    apart = separation(guesses[inside], outside, not sampled, _skipped(canaries, j))
+    ends, sure = (
+        apart.limits(delta, 1 - (1 - confidence) / models) for confidence in (CONFIDENCE, SURE)
     )
+    return Finding(apart.mu, apart.epsilon(delta), *ends, sure[0], certified)
 
 
 def metrics(
@@ -289,114 +246,91 @@ def metrics(
     opposite: bool = False,
     sampled: bool = False,
 ) -> dict[str, Any]:
-    """Return the metrics of an audit, of the model that leaves most to be told.
+    """Return the metrics of an audit: those of the model that leaves most to be told and, if
+    there are several, of each.
 
-    If there are several models, those of each are among them. ``claims`` holds the claimed epsilon
-    of each model; None or missing if nothing is claimed. For the rest see `find`.
+    ``claims`` holds the claimed epsilon of each model; None or missing if nothing is claimed. For
+    the rest see `find`.
     """
-    models = len(canaries["audited"]) if canaries else 0
-    findings = {}
-    for j in range(models):
-        finding = find(
-            canaries,
-            j,
-            delta,
-            claims.get(j),
-            opposite,
-            sampled,
-        )
-        if finding is not None:
-            findings[j] = finding
+    models = range(len(canaries["audited"]) if canaries else 0)
+    every = {j: find(canaries, j, delta, claims.get(j), opposite, sampled) for j in models}
+    findings = {j: finding for j, finding in every.items() if finding is not None}
     if not findings:
         return {}
     at = max(findings, key=lambda j: findings[j].epsilon)
-    audit = _counts(canaries, canaries["inside"].shape[1], delta)
-    audit |= findings[at].metrics()
+    audit = _counts(canaries, canaries["inside"].shape[1], delta) | findings[at].metrics()
     if "norms" in canaries:
-        norms = canaries["norms"] / canaries["audited"]
-        audit["audit_norm"] = float(norms[at])
-    verdicts = set()
-    for j, finding in findings.items():
-        claim = claims.get(j)
-        if claim is not None:
-            verdicts.add(finding.verdict(claim))
-    for word in (LOOSE, HOLDS, REFUTED):
-        if word in verdicts:
-            audit["audit_verdict"] = word  # the worst, which comes last
-    if models > 1:
-        for j, finding in findings.items():
-            audit |= finding.metrics(f"_cluster_{j}")
+        audit["audit_norm"] = float(canaries["norms"][at] / canaries["audited"][at])
+    verdicts = [
+        finding.verdict(claim)
+        for j, finding in findings.items()
+        if (claim := claims.get(j)) is not None
+    ]
+    if verdicts:
+        audit["audit_verdict"] = next(word for word in (REFUTED, HOLDS, LOOSE) if word in verdicts)
+    for j, finding in findings.items() if len(models) > 1 else ():
+        audit |= finding.metrics(of_cluster(j))
     return audit
 
 
 def lone_metrics(canaries: Canaries, delta: float) -> dict[str, Any]:
-    """Return the metrics of an audit by canaries one at a time, of the model that is told most.
+    """Return the metrics of an audit by canaries one at a time: the mean over canaries, of the
+    model that is told most.
 
-    They are means over canaries. ``epsilon_audit`` follows from both signs that
-    `algorithms.engine.lone_canaries` leaves together, the others from either alone.
+    ``epsilon_audit`` follows from both signs that `algorithms.engine.lone_canaries` leaves
+    together, the others from either alone.
     """
-    if not canaries:
+    models = (
+        [j for j in range(len(canaries["audited"])) if canaries["audited"][j]] if canaries else []
+    )
+    if not models:
         return {}
-    audited = canaries["audited"]
     squares = {}
-    for j in np.flatnonzero(audited).tolist():
-        skipped = _skipped(canaries, j)
-        direction = float(canaries["direction"][j].mean()) * skipped
-        scale = float(canaries["scale"][j].mean()) * skipped
-        squares[j] = {"_direction": direction, "_scale": scale, "": direction + scale}
-    if not squares:
-        return {}
-    worst = max(squares, key=lambda j: squares[j][""])
+    for j in models:
+        signs = {
+            f"epsilon_audit_{name}": float(canaries[name][j].mean()) * _skipped(canaries, j)
+            for name in ("direction", "scale")
+        }
+        squares[j] = signs | {"epsilon_audit": sum(signs.values())}
+    worst = max(models, key=lambda j: squares[j]["epsilon_audit"])
     audit = _counts(canaries, canaries["direction"].shape[1], delta)
-    audit["audit_mu"] = math.sqrt(squares[worst][""])
-    audit |= _presence(canaries, delta)
-    audit |= _epsilons(squares[worst], "", delta)
-    if len(audited) > 1:
-        for j, of_model in squares.items():
-            audit |= _epsilons(of_model, f"_cluster_{j}", delta)
+    audit |= {"audit_mu": math.sqrt(squares[worst]["epsilon_audit"])} | _presence(canaries, delta)
+    of_models = [(of_cluster(j), j) for j in models] if len(canaries["audited"]) > 1 else []
+    for of, j in [(RUN, worst), *of_models]:
+        epsilons = {
+            column(name, of): epsilon_gdp(math.sqrt(square), delta)
+            for name, square in squares[j].items()
+        }
+        audit |= _finite(epsilons)
     return audit
 
 
-def _epsilons(
-    squares: Mapping[str, float],
-    ending: str,
-    delta: float,
-) -> dict[str, float]:
-    """Return the finite epsilons of squared mu by sign, by the names of metrics."""
-    epsilons = {}
-    for name, square in squares.items():
-        epsilons[f"epsilon_audit{name}{ending}"] = epsilon_gdp(math.sqrt(square), delta)
-    return _finite(epsilons)
-
-
 def _presence(canaries: Canaries, delta: float) -> dict[str, Any]:
-    """Return whom the level of a model's noise tells most of, how often, and its epsilon.
+    """Return whom the level of a model's noise tells most of: who it is, how often it sets the
+    level, and its epsilon.
 
-    How often is in how many rounds that client sets the level. Of several models, it is the one
-    whose level tells most of a client. The median is that of the clients that were there in some
-    audited round of this model.
+    Of several models, it is the one whose level tells most of a client. The median is that of the
+    clients that were there in some audited round of this model.
     """
-    by_model = {}
-    for j, rounds in enumerate(canaries["set"]):
-        if rounds.any():
-            by_model[j] = canaries["presence"][j] * _skipped(canaries, j)
+    by_model = {
+        j: canaries["presence"][j] * _skipped(canaries, j)
+        for j, n in enumerate(canaries["set"])
+        if n.any()
+    }
     if not by_model:
         return {}
-    most = {j: float(squares.max()) for j, squares in by_model.items()}
-    j = max(most, key=most.__getitem__)
-    squares = by_model[j]
-    rounds = canaries["set"][j]
-    outlier = int(squares.argmax())
-    median = np.median(squares[canaries["there"][j] > 0])
-    epsilons = {
-        "epsilon_scale_outlier": epsilon_gdp(math.sqrt(squares[outlier]), delta),
-        "epsilon_scale_median": epsilon_gdp(math.sqrt(median), delta),
+    j = max(by_model, key=lambda j: float(by_model[j].max()))
+    squares, often = by_model[j], canaries["set"][j]
+    at = int(squares.argmax())
+    mus = {
+        "outlier": math.sqrt(squares[at]),
+        "median": math.sqrt(np.median(squares[canaries["there"][j] > 0])),
     }
     return {
-        "scale_outlier": f"client_{outlier}",
-        "scale_outlier_rounds": float(rounds[outlier] / canaries["audited"][j]),
-        "scale_clients": int((rounds > 0).sum()),
-        **_finite(epsilons),
+        "scale_outlier": f"client_{at}",
+        "scale_outlier_rounds": float(often[at] / canaries["audited"][j]),
+        "scale_clients": int((often > 0).sum()),
+        **_finite({f"epsilon_scale_{whose}": epsilon_gdp(mu, delta) for whose, mu in mus.items()}),
     }
 
 
@@ -405,14 +339,11 @@ def _skipped(canaries: Canaries, j: int) -> float:
     return float(canaries["released"][j] / canaries["audited"][j])
 
 
-def _counts(
-    canaries: Canaries,
-    number: int,
-    delta: float,
-) -> dict[str, Any]:
+def _counts(canaries: Canaries, number: int, delta: float) -> dict[str, Any]:
+    rounds = int(canaries["audited"].sum())
     return {
         "audit_canaries": number,
-        "audit_rounds": int(canaries["audited"].sum()),
+        "audit_rounds": rounds,
         "audit_delta": delta,
         "audit_sees": "releases",
     }

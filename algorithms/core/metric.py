@@ -1,4 +1,5 @@
-"""Declarations of metrics: name, unit, better direction, and how tables show them.
+"""Declarations of metrics: name, unit, better direction, and how tables show them; and numbers,
+what was measured of them.
 
 A metric is declared where it is measured: by a component as ``METRICS = (Metric(...), ...)`` in its
 own file, by the
@@ -38,6 +39,7 @@ Kind: TypeAlias = Literal["groups", "sources", "protected", "plain"]
 # kinds lack the column.
 Rank: TypeAlias = int | Mapping[Kind, int]
 Bound: TypeAlias = Literal["upper", "lower"] | None
+NAN = float("nan")
 MINOR = 7  # columns of this rank are dropped before any others
 
 
@@ -138,8 +140,8 @@ class Metric:
             rounded up; "lower" if it is no less, which is rounded down; None for measurements.
         limits: the smallest and the largest possible value, at which an interval ends; None: there
             is none. See `rate` and `magnitude`.
-        by_model: whether a column such as ``<name>_model_1`` is its value of one of several models,
-            which have no meaning from seed to seed, unless it is declared itself.
+        by_model: whether its values of single models have no meaning from seed to seed, unless they
+            are declared themselves.
         protects: whom it guarantees something, such as "a client"; the column with ``guarantee``
             for ``epsilon`` in its name says under which assumption.
         audits: the metrics of guarantees that it audits, of which the first that a trial has
@@ -148,8 +150,10 @@ class Metric:
         clients: how its values for single clients are drawn; None if there are none.
         final: the name of the figure that shows its final values by setting; empty: none does.
         over_rounds: the name of the figure that shows it over the rounds; empty: none does.
-        ends: whether the ends of its 95 % interval within a run are metrics, too: ``<name>_low``
-            and ``<name>_high``.
+        ends: whether the ends of its 95 % interval within a run are metrics, too
+            (`algorithms.core.columns`).
+        on: the examples that it is measured on: "training", "validation", or "tests", which are
+            those that are reported.
         reading: a sentence below the tables that show it, without a full stop. ``{other}`` stands
             for the values of the metric ``other``; a sweep that lacks one of them has no such
             sentence.
@@ -174,35 +178,89 @@ class Metric:
     final: str = ""
     over_rounds: str = ""
     ends: bool = False
+    on: Literal["tests", "training", "validation"] = "tests"
     reading: str = ""
-
-    @property
-    def parts(self) -> list[Metric]:
-        """The metrics that follow from it: the ends of its interval and its value by chance."""
-        parts = {f"{self.name}_{end}": end for end in ("low", "high") if self.ends}
-        parts |= {self.chance: "by chance"} if isinstance(self.chance, str) else {}
-        return [
-            Metric(
-                name,
-                self.family,
-                f"{self.label}, {of}",
-                None,
-                self.unit,
-                self.digits,
-                limits=self.limits,
-            )
-            for name, of in parts.items()
-        ]
 
 
 rate = partial(Metric, limits=(0.0, 1.0))  # what lies between 0 and 1
 magnitude = partial(Metric, limits=(0.0, None))  # what is not negative
 
 
-def names_of(metrics: Iterable[Metric]) -> list[str]:
-    """The names of metrics, each with those of its parts.
+@dataclass(frozen=True)
+class Of:
+    """What a number is of: the run, or a part of it.
 
-    >>> names_of([Metric("eod", "fairness", "EOD", chance="eod_null"), Metric("auc", "membership", "AUC", ends=True)])
-    ['eod', 'eod_null', 'auc', 'auc_low', 'auc_high']
+    Attributes:
+        kind: "worst" is the largest value of several models, "variant" one of several ways in which
+            an attack is made.
+        name: which one; empty of the run.
     """
-    return list(dict.fromkeys(part.name for metric in metrics for part in (metric, *metric.parts)))
+
+    kind: Literal["run", "worst", "model", "group", "client", "round", "variant"] = "run"
+    name: str = ""
+
+
+RUN = Of()
+WORST = Of("worst", "worst")
+
+
+def of_model(name: str) -> Of:
+    """What a number of one of several models is of."""
+    return Of("model", name)
+
+
+def of_cluster(number: int) -> Of:
+    """What a number of the model with this number is of, whatever its name."""
+    return of_model(f"cluster_{number}")
+
+
+def of_group(name: str) -> Of:
+    """What a number of a group of clients is of; see `Federation.group_columns`."""
+    return Of("group", name)
+
+
+def of_client(client: int) -> Of:
+    """What a number of a client is of."""
+    return Of("client", f"client_{client}")
+
+
+def of_round(rounds: int) -> Of:
+    """What a number after so many rounds is of."""
+    return Of("round", f"round_{rounds}")
+
+
+def variant(name: str) -> Of:
+    """What a number of a variant of an attack is of."""
+    return Of("variant", name)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value of a metric; NaN where it could not be determined.
+
+    Attributes:
+        metric: the name of the metric.
+        value: its value.
+        of: what it is of.
+        low: the lower end of its 95 % interval within the run; None: there is none.
+        high: the upper end.
+        chance: its value by chance; None: there is none, or it is that of the declaration.
+    """
+
+    metric: str
+    value: float
+    of: Of = RUN
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+
+    @property
+    def cells(self) -> dict[str, float]:
+        """Its value, the ends of its interval, its value by chance; NaN for what there is not."""
+        cells = {"value": self.value, "low": self.low, "high": self.high, "chance": self.chance}
+        return {name: NAN if cell is None else cell for name, cell in cells.items()}
+
+
+def unknown(metrics: Iterable[Metric]) -> tuple[Number, ...]:
+    """Return numbers of metrics that could not be determined."""
+    return tuple(Number(metric.name, NAN, RUN, NAN, NAN, NAN) for metric in metrics)

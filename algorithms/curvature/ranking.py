@@ -1,25 +1,23 @@
-"""FinP's statistic rho: how far a client's loss curvature lies from its peers'.
+"""FinP's statistic rho: how far a client's loss curvature lies from its peers' (Zhao et al.
+2025, eq. 1).
 
-It is eq. 1 of Zhao et al. 2025.
-
-    lambda_k, H_k <- largest eigenvalue and trace of the Hessian of client k's mean cross-entropy,
-                     after local training
+    lambda_k, H_k <- largest eigenvalue and trace of the Hessian of client k's mean cross-entropy, after local training
     dbar_k = 1/(K-1) sum_j |lambda_k - lambda_j|          hbar_k likewise from the H_k
     rho_k  = 1/2 ( dbar_k / max_j dbar_j + hbar_k / max_j hbar_j )
 
 rho measures how much a client differs from the others, not how sharp its loss is: of lambda = (1,
-10, 10, 10, 10) the flattest gets rho = 1. This module does not import torch.
+10, 10, 10, 10) the
+flattest gets rho = 1. This module does not import torch.
 
 Differences from the paper, each an option: in the released code, the Hessian covers all examples of
-a client, however many, its eigenvalue comes from power iteration and its trace from random probes,
-and rho is assigned in the order of visiting, that is, to other clients.
+a client, however
+many, its eigenvalue comes from power iteration and its trace from random probes, and rho is
+assigned in the order of visiting, that is, to other clients.
 
 How well rho is measured is known from rho of two halves of each client's examples:
 
-    r   = Spearman's rank correlation, over the clients that are compared, of rho of the first and
-          rho of the second half
-    r'  = 2 r / (1 + |r|)    reliability: rho of all examples with rho of as many others
-                             (Spearman 1910, Brown 1910)
+    r   = Spearman's rank correlation, over the clients that are compared, of rho of the first and rho of the second half
+    r'  = 2 r / (1 + |r|)          reliability: rho of all examples with rho of as many others (Spearman 1910, Brown 1910)
 
 The formula is exact for averages with independent errors of equal variance, as the curvatures of
 halves nearly are. Rho measures distances between them, whatever their sign, and where clients lie
@@ -36,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.core.columns import column, of_each_model
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import Doubles
 
@@ -56,8 +55,7 @@ def relative_rank(
     without it. ``signed`` looks at ``lambda_`` only; ties share the mean rank, so that equal
     clients have 1/2, and what is not finite shares the highest.
 
-    >>> lambda_ = np.array([1.0, 10, 10, 10, 10])
-    >>> relative_rank(lambda_, 2 * lambda_, CurvatureConfig()).tolist()
+    >>> relative_rank(np.array([1.0, 10, 10, 10, 10]), np.array([2.0, 20, 20, 20, 20]), CurvatureConfig()).tolist()
     [1.0, 0.25, 0.25, 0.25, 0.25]
 
     ``lambda_`` [clients] are top eigenvalues, and ``trace`` [clients] traces; ``rng`` draws the
@@ -71,41 +69,42 @@ def relative_rank(
 
 
 def stand_out(lambda_: Doubles, trace: Doubles, config: CurvatureConfig) -> Doubles:
-    """Compute every client's own rho, whatever the alignment; see `relative_rank`."""
-    if config.rho_mode == "signed":
-        return np.clip(_rank(lambda_), 0, 1)
-    distances = _outlyingness(lambda_) + _outlyingness(trace)
-    return np.clip(distances / 2, 0, 1)
+    """Compute every client's own rho, whatever the alignment; arguments and result as in
+    `relative_rank`.
+    """
+    signed = config.rho_mode == "signed"
+    return np.clip(
+        _rank(lambda_) if signed else (_outlyingness(lambda_) + _outlyingness(trace)) / 2, 0, 1
+    )
 
 
 def _outlyingness(values: Doubles) -> Doubles:
-    """Compute each client's mean distance [clients] from the others over the largest one."""
+    """Compute each client's mean distance from the others, as a fraction of the largest one
+    [clients].
+    """
     shares = np.ones(len(values))
     finite = np.isfinite(values)
     peers = values[finite]
     if not len(peers):
         return shares
-    distances = np.abs(peers[:, None] - peers)
-    others = max(len(peers) - 1, 1)
-    mean = distances.sum(axis=1) / others
-    most = mean.max()
-    shares[finite] = mean / most if most >= EQUAL else 0.0
+    mean = np.abs(peers[:, None] - peers).sum(axis=1) / max(len(peers) - 1, 1)
+    shares[finite] = mean / mean.max() if mean.max() >= EQUAL else 0.0
     return shares
 
 
 def _rank(values: Doubles) -> Doubles:
-    """Compute the share [clients] of the others that lie below each client, ties counting half."""
+    """Compute the share of the other clients that lie below each client, ties counting half
+    [clients].
+    """
     values = np.where(np.isfinite(values), values, np.inf)
-    others = max(len(values) - 1, 1)
-    below = (values[:, None] > values).sum(axis=1)
-    equal = (values[:, None] == values).sum(axis=1)
-    return (below + (equal - 1) / 2) / others
+    below = (values[:, None] > values).sum(axis=1) + (
+        (values[:, None] == values).sum(axis=1) - 1
+    ) / 2
+    return below / max(len(values) - 1, 1)
 
 
 FEWEST = 3  # two clients always agree or disagree
-CURVATURES = "rho_spearman"
-HALVES = "rho_halves"
-RELIABILITY = "rho_reliability"
+CURVATURES, HALVES, RELIABILITY = "rho_spearman", "rho_halves", "rho_reliability"
 POOLED = "rho_spearman_all"
 
 
@@ -121,10 +120,8 @@ def rank_agreement(first: Doubles, second: Doubles) -> float:
     """
     import pandas as pd
 
-    both = pd.DataFrame({0: first, 1: second})
-    known = both.replace([np.inf, -np.inf], np.nan)
-    correlations = known.corr("spearman", min_periods=FEWEST)
-    return float(correlations.iat[0, 1])
+    both = pd.DataFrame({0: first, 1: second}).replace([np.inf, -np.inf], np.nan)
+    return float(both.corr("spearman", min_periods=FEWEST).iat[0, 1])
 
 
 def step_up(correlation: float) -> float:
@@ -152,40 +149,27 @@ def agreement(
     correlations = {CURVATURES: rank_agreement(lambda_, trace)}
     if halves is not None:
         measured = halves[np.isfinite(halves).all(axis=(1, 2))]
-        first = stand_out(
-            measured[:, 0, 0],
-            measured[:, 0, 1],
-            config,
+        first, second = (
+            stand_out(measured[:, half, 0], measured[:, half, 1], config) for half in (0, 1)
         )
-        second = stand_out(
-            measured[:, 1, 0],
-            measured[:, 1, 1],
-            config,
-        )
-        r = rank_agreement(first, second)
-        correlations[HALVES] = r
-        correlations[RELIABILITY] = step_up(r)
+        correlations[HALVES] = rank_agreement(first, second)
+        correlations[RELIABILITY] = step_up(correlations[HALVES])
     return {name: value for name, value in correlations.items() if not math.isnan(value)}
 
 
 def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Average the correlations over the rounds that have them.
+    """Average the correlations over the rounds that have them; the reliability is stepped up
+    from the mean of the halves'.
 
-    The reliability is stepped up from the mean of the halves'. With several models, each has
-    columns of its own, ``rho_halves_<model>``.
+    With several models, each has columns of its own, ``rho_halves_<model>``.
     """
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            if name.startswith((CURVATURES, HALVES)):
-                known = values.setdefault(name, [])
-                known += [] if value is None else [value]
-    means = {}
-    for name, rounds in values.items():
-        if not np.isnan(rounds).all():
-            means[name] = float(np.nanmean(rounds))
-    whole = {}
-    for name, r in means.items():
-        if name.startswith(HALVES):
-            whole[name.replace(HALVES, RELIABILITY)] = step_up(r)
-    return means | whole
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    means: dict[str, float] = {}
+    for metric in (CURVATURES, HALVES):
+        for name in of_each_model(metric, names).values():
+            values = [row[name] for row in rows if row.get(name) is not None]
+            if not np.isnan(values).all():
+                means[name] = float(np.nanmean(values))
+    for of, name in of_each_model(HALVES, list(means)).items():
+        means[column(RELIABILITY, of)] = step_up(means[name])
+    return means

@@ -90,10 +90,13 @@ ROUND_METRICS = (
         label="validation accuracy",
         live=5,
         table=Column(5, "accuracy\nvalidation"),
+        on="validation",
     ),
-    loss("validation_loss", label="validation loss"),
-    accuracy("train_accuracy", label="training accuracy"),
-    accuracy("train_accuracy_last5_mean", label="training accuracy, last five rounds"),
+    loss("validation_loss", label="validation loss", on="validation"),
+    accuracy("train_accuracy", label="training accuracy", on="training"),
+    accuracy(
+        "train_accuracy_last5_mean", label="training accuracy, last five rounds", on="training"
+    ),
     protected(
         "aggregated_accuracy",
         chance="aggregated_accuracy_null",
@@ -125,7 +128,7 @@ ROUND_METRICS = (
             "decides it: of a rare outcome read macro F1, in which each class counts alike"
         ),
     ),
-    loss("loss", label="training loss", live=MINOR),
+    loss("loss", label="training loss", live=MINOR, on="training"),
     membership(  # of a client, in clients.parquet
         "risk",
         label="attack accuracy",
@@ -260,7 +263,7 @@ ROUND_METRICS = (
     rate("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),
     clients("clients", label="users of the model"),
     clients("own_clients", label="users of the model who are clients of its group"),
-    Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),
+    Metric("loss_gap", CLUSTERING, "loss gap", unit="nats", on="training"),
     Metric("risk_gap", CLUSTERING, "risk gap"),
     rho(
         "rho_spearman",

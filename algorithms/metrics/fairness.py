@@ -75,7 +75,7 @@ def fairness(
     }
 
 
-def fairness_null(
+def by_chance(
     predicted: Ints,
     labels: Ints,
     privileged: Bools,
@@ -90,7 +90,7 @@ def fairness_null(
     Absolute differences of rates are positive even if both groups are treated alike, the more so
     the fewer examples there are of a class. This is their mean over random permutations of the
     clients' groups: clients are exchanged, and not examples, as those of one client (``owner`` [n])
-    are alike. The names end in ``_null``; NaN where a metric is undefined in every permutation.
+    are alike. NaN where a metric is undefined in every permutation.
     """
     clients, of = np.unique(owner, return_inverse=True)
     cells, at = np.unique(labels * classes + predicted, return_inverse=True)
@@ -100,12 +100,13 @@ def fairness_null(
     group[of] = privileged
     groups = np.tile(group, (draws, 1))
     ours = rng.permuted(groups, axis=1) @ counts
-    gaps = _gaps(ours, counts.sum(axis=0), cells, classes)
-    return {
-        "demographic_parity_null": float(_mean(_mean(np.abs(gaps.share)))),
-        "equal_opportunity_null": float(_mean(_mean(np.abs(gaps.true)))),
-        "equalized_odds_null": float(_mean(_mean(gaps.odds()))),
+    found = _gaps(ours, counts.sum(axis=0), cells, classes)
+    gaps = {
+        "demographic_parity": np.abs(found.share),
+        "equal_opportunity": np.abs(found.true),
+        "equalized_odds": found.odds(),
     }
+    return {name: float(_mean(_mean(values))) for name, values in gaps.items()}
 
 
 def _gaps(ours: Counts, everyone: Counts, cells: Ints, classes: int) -> Rates:

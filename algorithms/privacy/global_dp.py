@@ -47,7 +47,9 @@ from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
 from algorithms.core.accounting import Account, PrivacyEvent
+from algorithms.core.columns import column
 from algorithms.core.messages import ClientUpdates, Floats, Ints
+from algorithms.core.metric import RUN, of_cluster
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
@@ -334,10 +336,9 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     every round, on the assumption that no client changed its model.
     """
     account = _account(config, run, outcome)
-    models = range(run.clustering.config.clusters)
-    claims = {0: account["epsilon"]}
-    if len(models) > 1:
-        claims = {j: account.get(f"epsilon_cluster_{j}") for j in models}
+    models = run.clustering.config.clusters
+    of_models = map(of_cluster, range(models)) if models > 1 else (RUN,)
+    claims = {j: account.get(column("epsilon", of)) for j, of in enumerate(of_models)}
     return account | finding.metrics(
         outcome.canaries,
         config.delta,
@@ -355,9 +356,8 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
         "guarantee": reason or accounting.sense(config.noise),
     }
     models = run.clustering.config.clusters
-    if models > 1:
-        for j in range(models):
-            metrics[f"guarantee_cluster_{j}"] = metrics["guarantee"]
+    for j in range(models if models > 1 else 0):
+        metrics[column("guarantee", of_cluster(j))] = metrics["guarantee"]
     if reason == releases.CHOSEN and run.participation == "all":
         metrics |= _by_model(config, outcome)
     if reason:
@@ -385,7 +385,7 @@ def _by_model(config: Config, outcome: Outcome) -> Metrics:
     for j in sorted({spending.cluster for spending in outcome.spent}):
         events = [spending.event for spending in outcome.spent if spending.cluster == j]
         epsilon = accounting.epsilon(events, config.delta, config.neighboring)
-        epsilons[f"epsilon_cluster_{j}"] = epsilon if math.isfinite(epsilon) else None
+        epsilons[column("epsilon", of_cluster(j))] = epsilon if math.isfinite(epsilon) else None
     return epsilons
 
 

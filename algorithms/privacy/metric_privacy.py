@@ -1,28 +1,28 @@
 """Metric privacy: noise that shrinks as the clients' models lie farther apart (Sainz-Pardo Diaz
 et al. 2025, section 4).
 
-    u_i <- u_i * min(1, C / ||u_i||)                     every client, before averaging
+    u_i <- u_i * min(1, C / ||u_i||)                                every client, before averaging
     d   <- max over pairs i < j of  1/|A| sum over arrays a of ||w_i[a] - w_j[a]||
-    theta <- aggregate({u_i}) + N(0, sd^2)               sd = (z / d) * C * max_i w_i
-                                                         (C / n where all weights are equal)
+    theta <- aggregate({u_i}) + N(0, sd^2),   sd = (z / d) * C * max_i w_i     (C / n where all weights are equal)
 
 This is not differential privacy: no z gives an (epsilon, delta), because d is computed from the
-updates themselves, without noise, and divides the noise. d > 1 means less noise than global_dp adds
-at the same z, and clients whose models agree (d < 1) get more, the reverse of what sensitivity
-would require. No epsilon is ever stated. ``epsilon_audit`` is the epsilon of what canaries leave to
-be told (`algorithms.engine.lone_canaries`), and no guarantee for anybody.
+updates themselves,
+without noise, and divides the noise. d > 1 means less noise than global_dp adds at the same z, and
+clients whose models agree (d < 1) get more, the reverse of what sensitivity would require. No
+epsilon is ever stated. ``epsilon_audit`` is the epsilon of what canaries leave to be told
+(`algorithms.engine.lone_canaries`), and no guarantee for anybody.
 
 Differences from the paper: it computes d after clipping, its released code before; ``order``
-chooses, and the released order is the default. Kernels and biases count as separate arrays, as
-released; ``arrays: layers`` joins them. The paper's sensitivity is C/n for any weights, which
-``sensitivity: uniform`` selects. With a single client in a round, or if all models are equal, d is
-undefined: 1 is used, which gives the noise of global_dp, and ``metric_guard`` is 1.
+chooses, and the released
+order is the default. Kernels and biases count as separate arrays, as released; ``arrays: layers``
+joins them. The paper's sensitivity is C/n for any weights, which ``sensitivity: uniform`` selects.
+With a single client in a round, or if all models are equal, d is undefined: 1 is used, which gives
+the noise of global_dp, and ``metric_guard`` is 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -31,22 +31,21 @@ from pydantic import Field
 from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.auditing.epsilon import DELTA
+from algorithms.core.columns import column
 from algorithms.core.gram import distances, gram, join_layers, scale_products, spread
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
-from algorithms.core.metric import NOISE, magnitude, rate
+from algorithms.core.metric import NOISE, RUN, magnitude, of_cluster, rate
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
-NEEDS = "updates"
-NOISY = True
+NEEDS, NOISY = "updates", True
 UPDATES_FOR = (
     "divides the noise by the largest distance between two clients' models, which no sum contains"
 )
-LABEL = "metric privacy"
-COLOR = 1
-AGAINST = "readers of the released models"
+LABEL, COLOR = "metric privacy", 1
+AGAINST = "whoever sees the models that are sent"
 GUARANTEE = "none: noise shrinks with the distance of models; audited by canaries"
 COST = "noise of z C / d times the largest weight in every parameter; the server reads every update"
 PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}
@@ -125,10 +124,17 @@ def resolve(config: Config, run: Run) -> Config:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a single client, which has no distance between models, and audits without a mean."""
+    """Refuse a federation with a single client, which has no distance between models, and an
+    audit without a mean.
+    """
     if run.data.config.clients == 1:
-        least = "metric_privacy needs at least two clients to measure a distance between models"
-        return [("", f"{least}, got data.clients 1")]
+        return [
+            (
+                "",
+                "metric_privacy needs at least two clients to measure a distance between "
+                "models, got data.clients 1",
+            )
+        ]
     return _server_noise.audit_problems(config.audit_every, run)
 
 
@@ -142,31 +148,34 @@ def release(
     """
     assert noise is not None  # guaranteed by NOISY
     products = _products(config, received)
-    before = spread(products)
-    after = spread(scale_products(products, received.scales))
-    d = before if config.order == "pre_clip" else after
-    guarded = not d > 0
-    if guarded:
-        d = 1.0
+    apart = {
+        "pre_clip": spread(products),
+        "post_clip": spread(scale_products(products, received.scales)),
+    }
+    guarded = not apart[config.order] > 0
+    d = 1.0 if guarded else apart[config.order]
     sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
-    metrics = _server_noise.noise_metrics(config, received, sd)
-    metrics["distance"] = d
-    metrics["distance_pre_clip"] = before
-    metrics["distance_post_clip"] = after
-    # The paper's guide for C.
-    metrics["distance_largest"] = spread(products.sum(axis=0, keepdims=True))
-    metrics["metric_guard"] = float(guarded)
-    return _server_noise.add_noise(params, sd, noise), metrics
+    measured = {
+        "distance": d,
+        "distance_pre_clip": apart["pre_clip"],
+        "distance_post_clip": apart["post_clip"],
+    }
+    measured["distance_largest"] = spread(
+        products.sum(axis=0, keepdims=True)
+    )  # the paper's guide for C
+    more = (
+        _server_noise.noise_metrics(config, received, sd)
+        | measured
+        | {"metric_guard": float(guarded)}
+    )
+    return _server_noise.add_noise(params, sd, noise), more
 
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
-    """Return that canaries of norm C take part one at a time.
-
-    Many would change the noise of each other.
+    """Return that canaries of norm C take part one at a time, as they would change the noise of
+    each other.
     """
-    if not config.audit_every:
-        return None
-    return CanaryPlan(config.audit_every, config.clip, alone=True)
+    return CanaryPlan(config.audit_every, config.clip, alone=True) if config.audit_every else None
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
@@ -176,76 +185,56 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """
     measured = [row["distance"] for row in outcome.rows if row.get("distance") is not None]
     reason = "none: the noise depends on the distance between updates, which is not protected"
-    metrics: Metrics = {"guarantee": reason}
     models = run.clustering.config.clusters
-    if models > 1:
-        for j in range(models):
-            metrics[f"guarantee_cluster_{j}"] = reason
-    metrics["distance_mean"] = float(np.mean(measured)) if measured else None
-    return metrics | finding.lone_metrics(outcome.canaries, DELTA)
+    clusters = map(of_cluster, range(models if models > 1 else 0))
+    return {
+        **{column("guarantee", of): reason for of in (RUN, *clusters)},
+        "distance_mean": float(np.mean(measured)) if measured else None,
+        **finding.lone_metrics(outcome.canaries, DELTA),
+    }
 
 
-def noise_beside(
-    config: Config,
-    received: ClientUpdates,
-    others: Iterable[Floats],
-) -> Doubles:
-    """Return the noise's standard deviation if one more client sent each of ``others`` [d].
+def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Floats]) -> Doubles:
+    """Return the noise's standard deviation if one more client, of no more weight, sent each of
+    ``others`` [d].
 
-    It has no more weight than the others. An update longer than C is not scaled: ``others`` are to
-    be clipped before. Distances follow from inner products: ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c>
-    + ||c||^2, for each array.
+    An update longer than C is not scaled: ``others`` are to be clipped before. Distances follow
+    from inner products:
+    ||u_i - c||^2 = ||u_i||^2 - 2 <u_i, c> + ||c||^2, for each array.
     """
     assert received.updates is not None  # guaranteed by NEEDS
-    factor = _factors(config, received)
+    ends, factor = np.cumsum((0, *received.layout.sizes)), _factors(config, received)
+    pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
     products = scale_products(_products(config, received), factor)
-    alone = spread(products)
-    squares = np.diagonal(products, axis1=-2, axis2=-1)
-    arrays = _slices(received.layout.sizes)
-    spreads = []
+    alone, squares, spreads = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
     for other in others:
-        inner = []
-        norms = []
-        for at in arrays:
-            inner.append(factor * (received.updates[:, at] @ other[at]))
-            norms.append([float(other[at] @ other[at])])
-        products = _by_array(config, received, np.array(inner))
-        square = _by_array(config, received, np.array(norms))
-        apart = np.maximum(squares - 2 * products + square, 0)
-        farthest = float(np.sqrt(apart).mean(axis=0).max())
-        spreads.append(max(alone, farthest))
+        inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
+        norms = np.array([[float(other[at] @ other[at])] for at in pieces])
+        inner, norms = (_by_array(config, received, products) for products in (inner, norms))
+        apart = np.sqrt(np.maximum(squares - 2 * inner + norms, 0))  # [arrays, clients]
+        spreads.append(max(alone, float(apart.mean(axis=0).max())))
     return _deviations(config, received, spreads)
 
 
-def _slices(sizes: Sequence[int]) -> list[slice]:
-    """Return where arrays of these sizes, which follow one another, lie in a vector."""
-    ends = accumulate(sizes, initial=0)
-    return [slice(*pair) for pair in pairwise(ends)]
-
-
 def noise_without(config: Config, received: ClientUpdates) -> Doubles:
-    """Return the noise's standard deviation [clients] if each client had no part in the distance.
+    """Return the noise's standard deviation [clients] if each client in turn had no part in the
+    distance.
 
     Only the two clients that lie farthest apart change it. Where no distance is left, d is 1, as in
     `release`.
     """
-    products = scale_products(_products(config, received), _factors(config, received))
+    products, spreads = scale_products(_products(config, received), _factors(config, received)), []
     apart = distances(products).mean(axis=0)
-    spreads = []
     for i in range(len(apart)):
-        rows = np.delete(apart, i, axis=0)
-        others = np.delete(rows, i, axis=1)
+        others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
         spreads.append(float(others.max(initial=0.0)) or 1.0)
     return _deviations(config, received, spreads)
 
 
-def _deviations(
-    config: Config,
-    received: ClientUpdates,
-    spreads: list[float],
-) -> Doubles:
-    multipliers = config.noise_multiplier / np.array(spreads)
-    return np.asarray(multipliers * _server_noise.sensitivity(config, received))
+def _deviations(config: Config, received: ClientUpdates, spreads: list[float]) -> Doubles:
+    return np.asarray(
+        config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received)
+    )
 
 
 def _products(config: Config, received: ClientUpdates) -> Doubles:
@@ -257,9 +246,7 @@ def _products(config: Config, received: ClientUpdates) -> Doubles:
 
 
 def _factors(config: Config, received: ClientUpdates) -> Doubles:
-    if config.order == "post_clip":
-        return received.scales
-    return np.ones(len(received.clients))
+    return received.scales if config.order == "post_clip" else np.ones(len(received.clients))
 
 
 def _by_array(config: Config, received: ClientUpdates, products: Doubles) -> Doubles:

@@ -41,6 +41,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from algorithms.core.metric import Number
 from attacks.metrics import disparity, membership
 from attacks.metrics.membership import (
     FEWEST_NONMEMBERS,
@@ -67,6 +68,10 @@ class ClientAucs:
     mean_high: float
     variance: Doubles  # [c] over examples
     apart: float  # the deviation of a client's AUC that it has not in common with others
+
+    def number(self, metric: str) -> Number:
+        """Return the mean over clients as a number of a metric, with its interval."""
+        return Number(metric, self.mean, low=self.mean_low, high=self.mean_high)
 
 
 def measure(

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from algorithms.core.columns import register
+from algorithms.core.metric import Metric
 from algorithms.interfaces import Metrics, Outcome
 
 
@@ -22,18 +24,18 @@ def defined(outcome: Outcome, metric: str) -> list[float]:
     ]
 
 
-def means_over_rounds(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
+def means_over_rounds(outcome: Outcome, metrics: Iterable[Metric]) -> Metrics:
     """Return the mean of each metric over the rounds in which it is defined; None if there are
     none.
     """
-    values_of = {metric: defined(outcome, metric) for metric in metrics}
+    values_of = {name: defined(outcome, name) for name in register(metrics)}
     return {
         metric: float(np.mean(values)) if values else None for metric, values in values_of.items()
     }
 
 
-def last_values(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
+def last_values(outcome: Outcome, metrics: Iterable[Metric]) -> Metrics:
     """Return the last defined value of each metric, of attacks whose rounds add up; None if
     there is none.
     """
-    return {metric: next(reversed(defined(outcome, metric)), None) for metric in metrics}
+    return {name: next(reversed(defined(outcome, name)), None) for name in register(metrics)}

@@ -32,13 +32,18 @@ import numpy as np
 from algorithms.auditing.bounds import one_run_bound
 from algorithms.auditing.epsilon import DELTA, epsilons_gdp, estimate_of_auc, estimate_of_rates
 from algorithms.core.messages import Doubles
-from attacks.interfaces import Measure
+from algorithms.core.metric import Number, Of
 from attacks.metrics import membership
 from attacks.metrics.intervals import Interval, intervals
 from attacks.metrics.membership import LIMITS, NAN, Bools, tpr_by_chance
 
 FEW = 20  # examples of a side below which the statistic is not taken for normal
 DRAWS = 20_000
+# Epsilons of the true positive rates at the limits.
+EPSILONS = {
+    "tpr_at_1_fpr": "epsilon_record_at_1_fpr",
+    "tpr_at_01_fpr": "epsilon_record_at_01_fpr",
+}
 PARTS = 1000  # equally probable parts of a normal distribution
 
 
@@ -62,17 +67,17 @@ class Success:
         ranges = intervals(scores, member, rng)
         return Success(membership.measure(scores, member), ranges, inside, len(member) - inside)
 
-    def measures(self, subject: str) -> list[Measure]:
-        """Return a row for each measure."""
+    def measures(self, of: Of) -> list[Number]:
+        """Return a number for each measure."""
         drawn = {name: float(draws.mean()) for name, draws in self.draws.items()}
         chance = membership.by_chance(self.nonmembers) | drawn
         return [
-            Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN))
-            for name, v in self.values.items()
+            Number(name, value, of, *self.ranges[name], chance.get(name, NAN))
+            for name, value in self.values.items()
         ]
 
-    def epsilons(self, subject: str) -> list[Measure]:
-        """Return rows for the epsilons of an example that these measures come to; what is not
+    def epsilons(self, of: Of) -> list[Number]:
+        """Return numbers of the epsilons of an example that these measures come to; what is not
         finite is NaN.
 
         ``epsilon_record`` is that of the AUC, ``epsilon_record_at_1_fpr`` (and ``_01``) that of the
@@ -95,15 +100,15 @@ class Success:
                 if name in self.draws:
                     finite = self.draws[name][self.draws[name] < 1]
                     chance = float(_of_tprs(finite, rate).mean()) if len(finite) else NAN
-                estimates[f"epsilon_record_{name.removeprefix('tpr_')}"] = estimate, chance
-        rows = []
+                estimates[EPSILONS[name]] = estimate, chance
+        found = []
         for name, (estimate, chance) in estimates.items():
             value, low, high = (
                 end if np.isfinite(end) else NAN
                 for end in (estimate.epsilon, estimate.low, estimate.high)
             )
-            rows.append(Measure(subject, name, value, low, high, chance))
-        return [*rows, Measure(subject, "epsilon_record_most", _certified_by_coins(sum(sizes)))]
+            found.append(Number(name, value, of, low, high, chance))
+        return [*found, Number("epsilon_record_most", _certified_by_coins(sum(sizes)), of)]
 
 
 @lru_cache(maxsize=1024)

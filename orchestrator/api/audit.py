@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.metric import Number
 from algorithms.metrics.statistics import number
 from attacks import _one_model as one_model
-from attacks.interfaces import Measure
 from attacks.metrics import membership
 from attacks.metrics.membership import (
     FEWEST_NONMEMBERS,
@@ -157,7 +156,7 @@ class Audit:
         member: [n] whether the example is a member.
     """
 
-    numbers: tuple[Measure, ...]
+    numbers: tuple[Number, ...]
     ranked: dict[str, Any]
     member: Bools
 
@@ -168,14 +167,14 @@ class Audit:
         """
         import pandas as pd
 
-        measures = {(measure.subject, measure.metric): measure for measure in self.numbers}
+        measures = {(measure.of.name, measure.metric): measure for measure in self.numbers}
         lines = {
             name: [_cell(measures.get((name, metric))) for metric in COLUMNS]
             for name in self.ranked
         }
         first = [measures.get((next(iter(lines)), metric)) for metric in COLUMNS]
         chances = [
-            NAN if measure is None or np.isnan(measure.value) else measure.chance
+            NAN if measure is None or np.isnan(measure.value) else measure.cells["chance"]
             for measure in first
         ]
         lines["by chance"] = [number(chance, 3) for chance in chances]
@@ -188,8 +187,8 @@ class Audit:
         """
         import pandas as pd
 
-        columns = ["attack", "metric", "value", "low", "high", "chance"]
-        return pd.DataFrame(map(attrgetter("subject", *columns[1:]), self.numbers), columns=columns)
+        named = [{"attack": one.of.name, "metric": one.metric} | one.cells for one in self.numbers]
+        return pd.DataFrame(named)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -207,7 +206,7 @@ class Audit:
         needs = {"1 %": NONMEMBERS_AT_1_FPR, "0.1 %": NONMEMBERS_AT_01_FPR}
         lost = [f"{rate} FPR takes {n} non-members" for rate, n in needs.items() if nonmembers < n]
         rates = {
-            measure.subject: measure.value
+            measure.of.name: measure.value
             for measure in self.numbers
             if measure.metric == "tpr_at_1_fpr"
         }
@@ -256,12 +255,11 @@ class Audit:
         return f"{self.table.to_html()}<p><small>{escape(' '.join(self.notes))}</small></p>"
 
 
-def _cell(measure: Measure | None) -> str:
+def _cell(measure: Number | None) -> str:
     if measure is None or np.isnan(measure.value):
         return ""
-    low, high = number(measure.low, 3), number(measure.high, 3)
-    ends = "" if np.isnan(measure.low) or np.isnan(measure.high) else f" ({low} to {high})"
-    return f"{number(measure.value, 3)}{ends}"
+    value, low, high, _ = (number(cell, 3) for cell in measure.cells.values())
+    return f"{value} ({low} to {high})" if low and high else value
 
 
 def _modules(module: Any, references: Any) -> dict[str, nn.Module]:

@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from algorithms.core.columns import interval
 from orchestrator.api import comparison
 from orchestrator.config.errors import (
     ConfigError,
@@ -176,12 +177,8 @@ class Results:
             line |= {status: by_status.get(status, 0) for status in counts(self.read.trials)}
             for name in self.read.metrics:
                 mean = setting.estimate(name)
-                line |= {
-                    name: mean.mean,
-                    f"{name}_low": mean.low,
-                    f"{name}_high": mean.high,
-                    f"{name}_seeds": mean.n,
-                }
+                line |= zip(interval(name), (mean.mean, mean.low, mean.high), strict=True)
+                line[f"{name}_seeds"] = mean.n
             lines.append(line)
         return pd.DataFrame(lines)
 

@@ -8,11 +8,11 @@ undeclared metric still appears, under its own name, after the others.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
+from algorithms.core.columns import interval, of_part, part_names, parts
 from algorithms.core.metric import (
     ACCURACY,
     CLIENT,
@@ -31,13 +31,6 @@ from orchestrator.config.slots import SLOTS
 OTHER = "Other"
 BOOKKEEPING = ("round", "attacked")  # columns of a round that are not results
 FOLDERS = tuple(slot.folder for slot in SLOTS)  # the packages whose modules are components
-
-# What the engine puts behind a metric for one of several models that are not named after a group.
-UNNAMED = re.compile(r"(?:cluster|model|other)_\d+")
-# A metric of one round, of a group's clients, or of one of several models.
-PART = re.compile(
-    r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global|worst)"
-)
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ def metric(name: str) -> Metric:
     """The description of the metric ``name``; an undeclared metric keeps its name as label and
     belongs to `OTHER`.
 
-    A part of a declared metric (`PART`) is described like the whole.
+    A column of a part of the run is described like the whole (`columns.of_part`).
 
     >>> metric("cia_auc_round_5").label, metric("noise_std_majority").family
     ('CIA AUC, round 5', 'Noise and its account')
@@ -73,35 +66,22 @@ def metric(name: str) -> Metric:
     declared = metrics()
     if name in declared:
         return declared[name]
-    part = PART.fullmatch(name)
-    whole = declared.get(part["whole"]) if part else None
-    if part is None or whole is None:
+    part = of_part(name, declared)
+    if part is None:
         return Metric(name, OTHER, name.replace("_", " "), unit="")
-    label = f"{whole.label}, {part['of'].replace('_', ' ')}"
-    described = (whole.direction, whole.unit, whole.digits)
+    whole, of = part
     return Metric(
         name,
         whole.family,
-        label,
-        *described,
+        f"{whole.label}, {of.replace('_', ' ')}",
+        whole.direction,
+        whole.unit,
+        whole.digits,
         chance=whole.chance,
         bound=whole.bound,
         limits=whole.limits,
+        on=whole.on,
     )
-
-
-def of_one_model(name: str) -> bool:
-    """Whether a column is a declared metric (`Metric.by_model`) of one of several models that
-    are not named after a group.
-
-    >>> of_one_model("mia_accuracy_model_1"), of_one_model("unheard_of_model_1"), of_one_model("model_1")
-    (True, False, False)
-    """
-    declared, (whole, _, number) = metrics(), name.rpartition("_")
-    whole, _, kind = whole.rpartition("_")
-    if name in declared or whole not in declared or not UNNAMED.fullmatch(f"{kind}_{number}"):
-        return False
-    return declared[whole].by_model
 
 
 def families(names: Collection[str]) -> dict[str, list[Metric]]:
@@ -119,11 +99,13 @@ def ordered(names: set[str]) -> tuple[str, ...]:
     """Sort metric names in the order of the summary: parts follow their whole; undeclared ones
     come last, by name.
     """
-    place = {name: at for at, name in enumerate(metrics())}
+    declared = metrics()
+    place = {name: at for at, name in enumerate(declared)}
 
     def key(name: str) -> tuple[int, str]:
-        part = PART.fullmatch(name)
-        return place.get(name, place.get(part["whole"], len(place)) if part else len(place)), name
+        part = of_part(name, declared)
+        whole = part[0].name if part else name
+        return place.get(whole, len(place)), name
 
     return tuple(sorted(names, key=key))
 
@@ -191,14 +173,15 @@ def page() -> str:
             "| column | what | unit | better | by chance | measured by |",
             f"|{' --- |' * 6}",
         ]
-        parts = {part.name for row in members for part in row.parts}
-        for row in (row for row in members if row.name not in parts):
-            ends = f", `{row.name}_low`, `{row.name}_high`" if row.ends else ""
+        names = {part for row in members for part in part_names(row)}
+        for row in (row for row in members if row.name not in names):
+            shown = interval(row.name) if row.ends else (row.name,)
             form = "`{}`" if isinstance(row.chance, str) else "{:g}"
             chance = "" if row.chance is None else form.format(row.chance)
             by = ", ".join(sources.get(row.name, ["engine"]))
             lines.append(
-                f"| `{row.name}`{ends} | {row.label} | {row.unit} | {row.direction or ''} | "
+                f"| {', '.join(f'`{name}`' for name in shown)} | {row.label} | {row.unit} | "
+                f"{row.direction or ''} | "
                 f"{chance} | {by} |"
             )
         lines.append("")
@@ -227,7 +210,7 @@ def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
         declared.values(), key=lambda entry: (families.index(entry.family), entry.name in engine)
     ):
         names[entry.name] = entry
-        for part in entry.parts:
+        for part in parts(entry):
             if part.name not in declared:
                 names.setdefault(part.name, part)
     return names

@@ -122,7 +122,6 @@ class Tune(Config):
 
 
 MODES: dict[str | None, str] = {"higher": "max", "lower": "min"}  # by the direction of a metric
-VALIDATION = "validation_"  # how the names of the metrics on validation examples begin
 KINDS: dict[str, tuple[str, type[Config]]] = {
     "scheduler": ("asha", Asha),
     "search": ("optuna", Optuna),
@@ -222,7 +221,7 @@ def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
         and not run.split.module.OF_CLIENTS
         for run in runs
     )
-    raw = not (public and all(name.startswith(VALIDATION) for name in tune.metrics))
+    raw = not (public and all(metric(name).on == "validation" for name in tune.metrics))
     return unmet(tune.draws is not None, guided, compared if raw else "", secret)
 
 
@@ -271,7 +270,7 @@ def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
         )
         problems.append(ConfigProblem(sentence, ("tune", "draws")))
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
-    validation = next((name for name in tune.metrics if name.startswith(VALIDATION)), None)
+    validation = next((name for name in tune.metrics if metric(name).on == "validation"), None)
     if without and validation:
         problems.append(_unvalidated(validation, without, len(runs)))
     return problems

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.core.columns import is_guarantee
 from algorithms.core.messages import Floats, reweight
 from algorithms.core.noise import Normals, Zeros
 from algorithms.engine.backends import trains_together
@@ -82,7 +83,7 @@ def undeclared_metrics(trial: Trial) -> Iterator[str]:
     values: dict[str, Any] = final_metrics(trial.run, over)
     values |= {name: value for row in table for name, value in row.items()}
     for name, value in values.items():
-        in_family = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
+        in_family = isinstance(value, str) or name in BOOKKEEPING or is_guarantee(name)
         if not in_family and metric(name).family == OTHER:
             yield (
                 f"the metric {name} is not declared in METRICS, so tables do not know its "

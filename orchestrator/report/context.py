@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
+from algorithms.core.columns import LOW, end, guarantee_column
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric, Risk
 from algorithms.interfaces import Run
 from algorithms.metrics.statistics import estimate, number
@@ -17,7 +18,7 @@ from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import metric, metrics
-from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
+from orchestrator.config.tune_section import Tune, unaccounted
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, grouped, lookup, text
 from orchestrator.report.vocabulary import setting_label
 
@@ -258,11 +259,6 @@ def epsilons() -> list[str]:
     return sorted(metric.name for metric in metrics().values() if metric.protects)
 
 
-def guarantee_column(epsilon: str) -> str:
-    """The column of ``trials.parquet`` that states the guarantee of an epsilon."""
-    return epsilon.replace("epsilon", "guarantee")
-
-
 def stated(setting: Setting, epsilon: str) -> str:
     """The guarantee of a setting: "dp" and the assumption, or "none" and the reason; empty if no
     trial states one.
@@ -278,7 +274,7 @@ def protects(results: Results) -> bool:
     and audits say something.
     """
     others = set(map(guarantee_column, epsilons())) - {
-        "guarantee"
+        guarantee_column("epsilon")
     }  # that one is stated without any mechanism, too
     mechanisms = {text(trial.get("privacy.name")) for trial in results.trials} - {"none", ""}
     return bool(mechanisms) or any(
@@ -354,7 +350,7 @@ def refuted(setting: Setting) -> int:
     sure = [trial[VERDICT] == REFUTED for trial in judged]
     audits = [metric for metric in metrics().values() if metric.audits]
     pairs = [
-        [(trial.get(f"{audit.name}_low"), claim_of(trial, audit)) for audit in audits]
+        [(trial.get(end(audit.name, LOW)), claim_of(trial, audit)) for audit in audits]
         for trial in judged
     ]
     higher = [
@@ -412,9 +408,6 @@ def trial_notes(trials: Sequence[Mapping[str, Value]]) -> list[str]:
     return [f"{notes.count(note)} of {len(trials)} trials: {note}" for note in dict.fromkeys(notes)]
 
 
-TRAINING = ("loss", "train_")  # how the names of metrics on training examples begin
-
-
 def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
     """Lines about the search of a tuned sweep with these runs: on what it chooses, and what an
     epsilon does not include.
@@ -434,7 +427,7 @@ def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
     unmet = unaccounted(tune, runs) if protects else []
     over = f"over {(protects and tune.draws) or amount(len(runs), 'trial')}"
     label = " and ".join(metric(name).label for name in tune.metrics)
-    reported = [name for name in tune.metrics if not name.startswith((VALIDATION, *TRAINING))]
+    reported = [name for name in tune.metrics if metric(name).on == "tests"]
     if not reported:
         chosen = f"on {label} {over}"
     elif any(metric(name).family in (ACCURACY, FAIRNESS) for name in reported):

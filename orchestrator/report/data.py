@@ -17,12 +17,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from algorithms.core.columns import is_unnamed_model, of_one_model
 from algorithms.metrics.statistics import Estimate, claims, estimate, limits
 from datasets.federation import printable, printed
 from orchestrator.config import slots
 from orchestrator.config.document import KeyPathError, locate, parsed, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, amount
-from orchestrator.config.metric_names import UNNAMED, metric, metrics, of_one_model, ordered
+from orchestrator.config.metric_names import metric, metrics, ordered
 from orchestrator.results.log import DamageError, in_parallel
 from orchestrator.results.paths import Folder, FolderError, TrialFolder
 from orchestrator.results.record import damage_of_trial, part_of
@@ -436,7 +437,7 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     if any(
         len(setting.trials) > 1 for setting in grouped
     ):  # the numbers of models mean nothing from seed to seed
-        measured = {name for name in measured if not of_one_model(name)}
+        measured = {name for name in measured if not of_one_model(name, metrics())}
     trials = [trial for setting in grouped for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
@@ -468,7 +469,7 @@ def over_seeds(target: str, seeds: int) -> str:
     >>> over_seeds("model_1", 1), over_seeds("model_1", 2), over_seeds("minority", 2)
     ('model_1', 'each model', 'minority')
     """
-    return "each model" if seeds > 1 and UNNAMED.fullmatch(target) else target
+    return "each model" if seeds > 1 and is_unnamed_model(target) else target
 
 
 def repeat(trial: Row) -> Repeat:

@@ -14,13 +14,21 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from algorithms.core.metric import names_of
+from algorithms.core.columns import (
+    ENDS,
+    HIGH,
+    WORST_CLIENT,
+    asked_of,
+    is_of_group,
+    of_part,
+    register,
+)
 from algorithms.interfaces import Run
 from algorithms.metrics.declared import ROUND_METRICS
 from algorithms.metrics.statistics import FEWEST
 from datasets.federation import excerpt
 from orchestrator.config.errors import ConfigError, ConfigProblem, amount, suggest
-from orchestrator.config.metric_names import PART, metric
+from orchestrator.config.metric_names import metric, metrics
 from orchestrator.config.slots import chosen_components
 from orchestrator.report.data import Results, Row, Setting, independent, repeat
 from orchestrator.report.vocabulary import setting_label
@@ -33,8 +41,6 @@ SIGNS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-ENDS = ("_low", "_high")
-WORST = "_worst_client"
 NAMED = 3  # settings that a sentence names
 OF_GROUPS = (
     "accuracy",
@@ -59,8 +65,7 @@ class Condition:
     @property
     def of(self) -> tuple[str, str]:
         """The metric, and what of it: an end of its interval, its worst client, or empty."""
-        part = next((part for part in (*ENDS, WORST) if self.name.endswith(part)), "")
-        return self.name.removesuffix(part), part
+        return asked_of(self.name)
 
     def holds(self, value: float) -> bool:
         """Whether a value fails; one that is not known does."""
@@ -71,7 +76,7 @@ def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
     """Read conditions. Raises ConfigError.
 
     >>> conditions(["calibrated_auc_high > 0.6"])[0].of
-    ('calibrated_auc', '_high')
+    ('calibrated_auc', 'high')
     """
     read, problems = [], []
     for text in texts:
@@ -101,7 +106,7 @@ def measurable(runs: Iterable[Run]) -> set[str]:
         for _, component in chosen_components(run)
     }
     declared = [entry for component in chosen.values() for entry in component.module.METRICS]
-    return set(names_of((*ROUND_METRICS, *declared)))
+    return set(register((*ROUND_METRICS, *declared)))
 
 
 def unknown(
@@ -113,12 +118,12 @@ def unknown(
     problems = []
     for condition in asked:
         whole, part = condition.of
-        share = PART.fullmatch(condition.name)
-        known = condition.name in names or bool(share and share["whole"] in names)
+        share = of_part(condition.name, metrics())
+        known = condition.name in names or bool(share and share[0].name in names)
         known |= whole in names and (
-            part in ENDS or (part == WORST and metric(whole).clients is not None)
+            part in ENDS or (part == WORST_CLIENT and metric(whole).clients is not None)
         )
-        known |= grouped and condition.name.startswith(tuple(f"{name}_" for name in OF_GROUPS))
+        known |= grouped and is_of_group(condition.name, OF_GROUPS)
         if not known:
             near = suggest(condition.name, names)
             sentence = (
@@ -187,7 +192,7 @@ def why_unknown(setting: Setting, condition: Condition) -> str:
             f"{amount(runs, 'run')} without an interval within them, and one over runs needs "
             f"{FEWEST} seeds"
         )
-    if part == WORST:
+    if part == WORST_CLIENT:
         return "no client was attacked"
     lacking = lacking or sum(trial.get(condition.name) is None for trial in setting.finished)
     return f"{lacking} of {amount(runs, 'finished run')} did not measure it"
@@ -202,17 +207,17 @@ def value_of(results: Results, setting: Setting, condition: Condition) -> float:
     their own intervals.
     """
     whole, part = condition.of
-    if part == WORST and not setting.measured(condition.name):
+    if part == WORST_CLIENT and not setting.measured(condition.name):
         return _mean([(repeat(trial), _worst(results, trial, whole)) for trial in setting.finished])
     itself = _value(setting, condition.name)
     if part not in ENDS or math.isnan(_value(setting, whole)):
         return itself
     estimate = setting.estimate(whole)
-    outer = max if part == "_high" else min
+    outer = max if part == HIGH else min
     if estimate.bound == "upper":
         return outer(estimate.values)
     if estimate.n >= FEWEST:
-        return estimate.high if part == "_high" else estimate.low
+        return estimate.high if part == HIGH else estimate.low
     return itself if math.isnan(itself) else outer(setting.measured(condition.name))
 
 

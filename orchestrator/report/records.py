@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from algorithms.core.metric import names_of
+from algorithms.core.columns import register
 from algorithms.metrics.statistics import estimate, number
 from attacks.metrics.membership import auc
 from attacks.metrics.targets import precision
@@ -168,7 +168,7 @@ def _beside(results: Results, trial: Row, name: str) -> list[str]:
     """The metrics of the attack that measures the metric ``name`` in a trial."""
     component = _component(results, trial, name)
     attack = context.attacks_of(results, trial).get(component)
-    return names_of(attack.METRICS) if attack else []
+    return list(register(attack.METRICS)) if attack else []
 
 
 def _component(results: Results, trial: Row, name: str) -> str:
@@ -177,7 +177,7 @@ def _component(results: Results, trial: Row, name: str) -> str:
     """
     attacks = context.attacks_of(results, trial)
     declaring = [
-        which for which, attack in attacks.items() if attack and name in names_of(attack.METRICS)
+        which for which, attack in attacks.items() if attack and name in register(attack.METRICS)
     ]
     published = [which for which, attack in attacks.items() if attack and _on_models(attack)]
     return next(iter(declaring or published), "")

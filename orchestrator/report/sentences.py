@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import NormalDist
 
+from algorithms.core.columns import interval
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from algorithms.metrics.statistics import (
     FEWEST,
@@ -343,7 +344,7 @@ def _interval_within(
     risk's last row.
     """
     (trial,) = (trial for trial in trials if trial.get(name) is not None)
-    low, high = trial.get(f"{name}_low"), trial.get(f"{name}_high")
+    low, high = map(trial.get, interval(name)[1:])
     rows = [
         row
         for row in results.table(trial, "attacks")

@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from algorithms.core.metric import Metric
+from algorithms.core.columns import column, is_auc, is_client
+from algorithms.core.metric import Metric, of_model
 from algorithms.metrics.statistics import FEWEST, estimate, number, p_text
 from orchestrator.config.metric_names import families, metric
 from orchestrator.report import context
@@ -236,12 +237,7 @@ def front_markdown(results: Results, undominated: Sequence[Front]) -> str:
 # Attacks
 
 Place = tuple[str, str, str]  # attack, target, metric
-AUC = "auc"
 REPEATED = "risk"  # the attack whose rows are those of another one, which was chosen
-CLIENT, USERS = (
-    "client_",
-    "clients_",
-)  # begin the targets that are single clients, and the numbers of users of models
 ATTACKS_READING = (
     "The last time that each attack was made; single clients are in `attacks.parquet`. An AUC "
     "of 0.5 is guessing. Means over the finished seeds of a setting ± half the width of the "
@@ -270,9 +266,9 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
             attack, target, measure, value = (
                 row[name] for name in ("attack", "target", "metric", "value")
             )
-            if value is None or trial.get(f"{USERS}{target}") == 0:
+            if value is None or trial.get(column("clients", of_model(target))) == 0:
                 continue
-            if attack != REPEATED and not target.startswith(CLIENT) and AUC in measure.split("_"):
+            if attack != REPEATED and not is_client(target) and is_auc(measure):
                 place = attack, over_seeds(target, len(setting.finished)), measure
                 found.setdefault(place, []).append(float(value))
         for place, values in found.items():

@@ -5,6 +5,7 @@ papers.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
-from algorithms.core.metric import ACCURACY
+from algorithms.core.columns import column, columns
+from algorithms.core.metric import (
+    ACCURACY,
+    RUN,
+    WORST,
+    Number,
+    Of,
+    of_group,
+    of_model,
+    variant,
+)
 from algorithms.curvature import ranking
 from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness, violations
@@ -25,6 +36,7 @@ from attacks.metrics import client_risk, intervals
 from attacks.metrics.client_risk import Attacked
 from attacks.metrics.membership import NAN, auc, losses, probabilities
 from datasets.federation import Federation
+from orchestrator.config.metric_names import metric, metrics
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.saved import RunState
 
@@ -116,65 +128,83 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an
     unmeasured risk) is omitted.
     """
-    state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.state.names
-    groups = {name: data.groups == g for g, name in enumerate(data.group_columns)}
-    row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
-    row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
+    declared = metrics()
+    row: dict[str, Any] = columns(_losses(shot), declared) | columns(_moves(shot), declared)
     if shot.evaluated:
-        row |= _accuracies(shot) | _server_test(shot) | _accuracies_of_constant(shot)
-    row |= _model_risks(state, shot.preferences, data)
-    if (
-        state.reference >= 0
-    ).all():  # who uses another model than that chosen by loss alone when risk began to count
-        moved = state.reference != used
-        row["migrated"] = int(moved.sum())
-        row |= {
-            f"moved_{name}": int(moved[who].sum())
-            for name, who in groups.items()
-            if len(groups) > 1
-        }
+        row |= columns(_accuracies(shot), declared) | _accuracies_of_constant(shot)
+        if shot.two_groups:
+            row |= fairness.fairness(*_predictions_by_group(shot))
+    if not np.isnan(shot.state.measured_risks).all():  # models were attacked
+        unused = set(range(len(shot.state.names))) - {*shot.state.assignment.tolist()}
+        row |= {column("mia_accuracy", of_model(shot.state.names[j])): None for j in unused}
+        row |= columns(_model_risks(shot.state, shot.preferences, shot.data), declared)
+    return row
+
+
+def _losses(shot: Snapshot) -> Iterator[Number]:
+    """Yield training loss and accuracy, and by how much the minority's loss is larger under the
+    majority's model.
+    """
+    state = shot.state
+    yield Number("loss", float(of_own_model(state.losses, state.assignment).mean()))
+    yield Number("train_accuracy", float(of_own_model(state.accuracies, state.assignment).mean()))
     if shot.two_groups:
-        gaps = sorting.loss_gap(state.losses, names)[data.groups == 1]
-        row["purity"] = sorting.purity(used, data.groups, len(names))
-        row["loss_gap"] = float(np.mean(gaps)) if len(gaps) else NAN
-        named = [
-            (j, name) for j, name in enumerate(names) if name in groups
-        ]  # after a group, whose users are counted
-        row |= {f"own_clients_{name}": int((groups[name] & (used == j)).sum()) for j, name in named}
-        row |= fairness.fairness(*_predictions_by_group(shot)) if shot.evaluated else {}
-    sizes = np.bincount(used, minlength=len(names))
-    return row | {f"clients_{name}": int(size) for name, size in zip(names, sizes, strict=True)}
+        gaps = sorting.loss_gap(state.losses, state.names)[shot.data.groups == 1]
+        yield Number("loss_gap", float(np.mean(gaps)) if len(gaps) else NAN)
 
 
-def _accuracies(shot: Snapshot) -> dict[str, float]:
-    """Return accuracy by true group under each client's own model, and of each model on its own
-    group's examples.
+def _moves(shot: Snapshot) -> Iterator[Number]:
+    """Yield how many clients use which model, and how many have moved."""
+    data, used, names = shot.data, shot.state.assignment, shot.state.names
+    groups = {name: data.groups == g for g, name in enumerate(data.group_columns)}
+    for name, size in zip(names, np.bincount(used, minlength=len(names)).tolist(), strict=True):
+        yield Number("clients", size, of_model(name))
+    # Who uses another model than that chosen by loss alone when risk began to count.
+    moved = shot.state.reference != used
+    if (shot.state.reference >= 0).all():
+        yield Number("migrated", int(moved.sum()))
+        for name, who in groups.items() if len(groups) > 1 else ():
+            yield Number("moved", int(moved[who].sum()), of_group(name))
+    if shot.two_groups:
+        yield Number("purity", sorting.purity(used, data.groups, len(names)))
+        for j, name in enumerate(names):
+            if name in groups:  # the model is named after a group, whose users are counted
+                yield Number("own_clients", int((groups[name] & (used == j)).sum()), of_model(name))
+
+
+def _accuracies(shot: Snapshot) -> Iterator[Number]:
+    """Yield accuracy by true group under each client's own model, and of each model on its own
+    group's examples; and the metrics on the server's test examples.
 
     ``accuracy`` weights every group by its number of clients, because test sets of equal size do
     not make the groups equal; ``aggregated_accuracy`` weights every client by its test examples.
     """
-    row: dict[str, float] = {}
     right, counted = 0.0, 0
     for g, name in enumerate(shot.data.group_columns):
-        of_group = shot.test_group == g
-        if not of_group.any():
+        inside = shot.test_group == g
+        if not inside.any():
             continue
-        group_accuracy, clients = (
-            float(shot.hits[of_group].mean()),
-            int((shot.data.groups == g).sum()),
-        )
-        right, counted = right + group_accuracy * clients, counted + clients
-        row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
-        if (
-            name in shot.state.names
-            and (shot.state.assignment == (j := shot.state.names.index(name))).any()
-        ):
-            predicted = shot.outputs[j][of_group].argmax(axis=1)
-            row[f"model_accuracy_{name}"] = float((predicted == shot.data.test.y[of_group]).mean())
+        accuracy = float(shot.hits[inside].mean())
+        clients = int((shot.data.groups == g).sum())
+        right += accuracy * clients
+        counted += clients
+        if len(shot.data.group_names) > 1:
+            yield Number("accuracy", accuracy, of_group(name))
+        j = shot.state.names.index(name) if name in shot.state.names else -1
+        if (shot.state.assignment == j).any():
+            hits = shot.outputs[j][inside].argmax(axis=1) == shot.data.test.y[inside]
+            yield Number("model_accuracy", float(hits.mean()), of_model(name))
+    yield Number("accuracy", right / counted if counted else float(shot.hits.mean()))
     owned = shot.data.test_owner >= 0
     if owned.any():
-        row["aggregated_accuracy"] = float(shot.hits[owned].mean())
-    return {"accuracy": right / counted if counted else float(shot.hits.mean())} | row
+        yield Number("aggregated_accuracy", float(shot.hits[owned].mean()))
+    logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
+    predicted = logits.argmax(axis=1)
+    f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
+    yield Number("test_accuracy", float((predicted == y).mean()))
+    yield Number("test_loss", float(losses(logits, y).mean()))
+    yield Number("f1_macro", f1)
+    yield Number("precision_macro", precision)
 
 
 def _accuracies_of_constant(shot: Snapshot) -> dict[str, float]:
@@ -184,59 +214,33 @@ def _accuracies_of_constant(shot: Snapshot) -> dict[str, float]:
     commonest = np.bincount(shot.data.train.y, minlength=shot.data.classes).argmax()
     answers = np.arange(shot.data.classes) == commonest
     outputs = np.broadcast_to(answers.astype(np.float32), shot.outputs.shape)
-    constant = replace(shot, outputs=outputs)
-    reached = _accuracies(constant) | _server_test(constant)
+    reached = columns(_accuracies(replace(shot, outputs=outputs)), metrics())
     return {column: reached[name] for name, column in CONSTANT.items() if name in reached}
 
 
-def _server_test(shot: Snapshot) -> dict[str, float]:
-    """Return the metrics on the server's test examples, each under the model that its owner
-    uses.
-    """
-    logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
-    predicted, loss = logits.argmax(axis=1), float(losses(logits, y).mean())
-    f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
-    accuracy = float((predicted == y).mean())
-    return {
-        "test_accuracy": accuracy,
-        "test_loss": loss,
-        "f1_macro": f1,
-        "precision_macro": precision,
-    }
-
-
-def _model_risks(state: RunState, preferences: Preferences, data: Federation) -> dict[str, Any]:
-    """Return the measured risk of each model, the worst and the mean, and the violations; empty
-    before the first attack.
-    """
+def _model_risks(state: RunState, preferences: Preferences, data: Federation) -> Iterator[Number]:
+    """Yield the measured risk of each model, the worst and the mean, and the violations."""
     risks, names, used = state.measured_risks, state.names, state.assignment
-    if np.isnan(risks).all():
-        return {}
     in_use = np.unique(used)
     measured = in_use[~np.isnan(risks[in_use])]
-    known = {name: float(risks[j]) if j in in_use else None for j, name in enumerate(names)}
-    row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
+    null = {j: client_risk.worst_by_chance(state.queried[j : j + 1]) for j in measured.tolist()}
+    for j in in_use.tolist():
+        yield Number("mia_accuracy", float(risks[j]), of_model(names[j]), chance=null.get(j))
     if len(measured):
-        by_chance = {
-            j: client_risk.worst_by_chance(state.queried[j : j + 1]) for j in measured.tolist()
-        }
-        row |= {f"mia_accuracy_{names[j]}_null": value for j, value in by_chance.items()}
-        row |= {
-            "mia_accuracy": float(risks[measured].mean()),
-            "mia_accuracy_worst": float(risks[measured].max()),
-        }
-        row["mia_accuracy_null"] = float(np.mean(list(by_chance.values())))
-        row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(state.queried[measured])
+        mean, largest = float(risks[measured].mean()), float(risks[measured].max())
+        yield Number("mia_accuracy", mean, chance=float(np.mean(list(null.values()))))
+        worst = client_risk.worst_by_chance(state.queried[measured])
+        yield Number("mia_accuracy", largest, WORST, chance=worst)
     tau = preferences.threshold
-    row["violations"] = violations.violations(tau, risks, used)
     exceeds = lambda j, thresholds: client_risk.exceeded_by_chance(state.queried[j], thresholds)  # noqa: E731
-    row["violations_null"] = violations.violations_null(
-        tau, used, exceeds
-    )  # NaN if it is not known what was attacked
-    if len(data.group_names) > 1:
-        for g, name in enumerate(data.group_columns):
-            row[f"violations_{name}"] = violations.violations(tau, risks, used, data.groups == g)
-    return row | {"risk_gap": sorting.risk_gap(risks, names)} if sorting.MINORITY in names else row
+    # NaN if it is not known what was attacked.
+    expected = violations.violations_null(tau, used, exceeds)
+    yield Number("violations", violations.violations(tau, risks, used), chance=expected)
+    for g, name in enumerate(data.group_columns) if len(data.group_names) > 1 else ():
+        count = violations.violations(tau, risks, used, data.groups == g)
+        yield Number("violations", count, of_group(name))
+    if sorting.MINORITY in names:
+        yield Number("risk_gap", sorting.risk_gap(risks, names))
 
 
 def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
@@ -250,7 +254,8 @@ def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     row = {"auc_micro": auc(probabilities(logits).ravel(), decided.ravel())}
     if shot.two_groups:
         owner = shot.data.test_owner[shot.test_group >= 0]
-        row |= fairness.fairness_null(*_predictions_by_group(shot), owner, rng)
+        for name, value in fairness.by_chance(*_predictions_by_group(shot), owner, rng).items():
+            row[str(metric(name).chance)] = value
     return row
 
 
@@ -298,25 +303,22 @@ class ClientExposure:
         """
         if self.risks is None:
             return {}
-        row: dict[str, Any] = {}
-        parts = {
-            f"risk_{self.columns_of[name]}": self.attacked.of(who)
-            for name, who in self.groups.items()
-        }
+        return columns(self._numbers(self.risks.risk), metrics())
+
+    def _numbers(self, risks: NDArray[np.float64]) -> Iterator[Number]:
+        for name, who in self.groups.items():
+            yield self.number("risk", of_group(self.columns_of[name]), self.attacked.of(who))
         if len(self.left.score):
-            parts |= {"movers_risk": self.attacked.of(self.movers), "movers_risk_left": self.left}
-        for name, part in parts.items():
-            row |= {
-                name: part.accuracy,
-                f"{name}_null": client_risk.accuracy_by_chance(part, self.peers),
-            }
-        attacked = ~np.isnan(self.risks.risk)
-        if attacked.any():
-            row["risk_worst_client"] = float(self.risks.risk[attacked].max())
-            row["risk_worst_client_null"] = client_risk.worst_client_by_chance(
-                self.attacked, self.peers
-            )
-        return row
+            yield self.number("movers_risk", RUN, self.attacked.of(self.movers))
+            yield self.number("movers_risk_left", RUN, self.left)
+        if not np.isnan(risks).all():
+            null = client_risk.worst_client_by_chance(self.attacked, self.peers)
+            yield Number("risk_worst_client", float(np.nanmax(risks)), chance=null)
+
+    def number(self, metric: str, of: Of, part: Attacked) -> Number:
+        """Return the accuracy of the attack on some clients, with its value by chance."""
+        null = client_risk.accuracy_by_chance(part, self.peers)
+        return Number(metric, part.accuracy, of, chance=null)
 
     def client_columns(self) -> dict[str, NDArray[np.float64]]:
         """Return the columns of the clients' table, [clients] each."""
@@ -345,18 +347,10 @@ class ClientExposure:
                 "balanced_accuracy"
             ]
             few = len(np.unique(part.client)) < intervals.FEWEST_CLIENTS
-            row = {
-                "attack": "risk",
-                "round": self.round,
-                "target": target,
-                "metric": "balanced_accuracy",
-            }
-            row |= {
-                "value": part.accuracy,
-                "low": NAN if few else low,
-                "high": NAN if few else high,
-            }
-            rows.append(row | {"chance": client_risk.accuracy_by_chance(part, self.peers)})
+            found = self.number("balanced_accuracy", variant(target), part)
+            if not few:
+                found = replace(found, low=low, high=high)
+            rows.append(_row("risk", self.round, target, found))
         return rows
 
 
@@ -391,27 +385,22 @@ def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dic
         else {}
     )
     for j, name in enumerate(shot.state.names):
-        columns[f"loss_{name}"] = state.losses[:, j]
+        columns[column("loss", of_model(name))] = state.losses[:, j]
     for _, _, exposure in findings.exposures:
         columns |= exposure.clients
     return columns | risk.client_columns() | dict(sorted(state.statistics.items()))
 
 
-def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
+def slot_columns(measured: dict[int, dict[str, Any]], names: list[str]) -> dict[str, Any]:
     """Return what the components report of a round, by model: the mean over models and, if there
     are several, each one's.
     """
     row: dict[str, Any] = {}
-    for metric in dict.fromkeys(name for values in metrics.values() for name in values):
-        row[metric] = float(
-            np.mean([values[metric] for values in metrics.values() if metric in values])
-        )
-        if len(names) > 1:
-            row |= {
-                f"{metric}_{names[j]}": value[metric]
-                for j, value in metrics.items()
-                if metric in value
-            }
+    for name in dict.fromkeys(name for values in measured.values() for name in values):
+        of_models = {j: values[name] for j, values in measured.items() if name in values}
+        mean = Number(name, float(np.mean(list(of_models.values()))))
+        each = (Number(name, value, of_model(names[j])) for j, value in of_models.items())
+        row |= columns((mean, *(each if len(names) > 1 else ())), metrics())
     return row
 
 
@@ -422,53 +411,59 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     that of each; by chance the first two.
     """
     row: dict[str, Any] = {}
+    declared = metrics()
     for _, _, exposure in findings.exposures:
-        row |= exposure.metrics
+        row |= columns(exposure.numbers, declared)
     of_models: dict[str, dict[int, float]] = {}
     by_chance: dict[str, dict[int, NDArray[np.float64]]] = {}
     for _, _, cluster, audit in findings.audits:
         if cluster in findings.assignment:
-            for metric, value in audit.metrics.items():
-                of_models.setdefault(metric, {})[cluster] = value
-            for metric, draws in audit.by_chance.items():
-                by_chance.setdefault(metric, {})[cluster] = draws
-    for metric, values in of_models.items():
-        defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
-        row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
-        row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
-    for metric, draws_of in by_chance.items():
-        drawn = [draws for draws in draws_of.values() if not np.isnan(draws).any()] or [
-            *draws_of.values()
-        ]
-        row |= {
-            f"{metric}_null": float(np.mean(drawn)),
-            f"{metric}_worst_null": float(np.max(drawn, axis=0).mean()),
-        }
+            for name, value in columns(audit.numbers, declared).items():
+                of_models.setdefault(name, {})[cluster] = value
+            for name, draws in audit.by_chance.items():
+                by_chance.setdefault(name, {})[cluster] = draws
+    for name, values in of_models.items():
+        draws_of = list(by_chance.get(name, {}).values())
+        row |= columns(_over_models(name, values, draws_of, names), declared)
     return row
+
+
+def _over_models(
+    metric: str,
+    values: dict[int, float],
+    by_chance: list[NDArray[np.float64]],
+    names: list[str],
+) -> Iterator[Number]:
+    """Yield the mean of a metric over models, its largest value, and that of each model."""
+    mean_null = worst_null = None
+    if by_chance:
+        drawn = [draws for draws in by_chance if not np.isnan(draws).any()] or by_chance
+        mean_null = float(np.mean(drawn))
+        worst_null = float(np.max(drawn, axis=0).mean())
+    defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
+    yield Number(metric, float(np.mean(defined)), chance=mean_null)
+    yield Number(metric, float(np.max(defined)), WORST, chance=worst_null)
+    for j, value in values.items():
+        yield Number(metric, value, of_model(names[j]))
 
 
 def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:
     """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or
     client) and metric.
     """
-    measures = [
-        (m.subject, round_, names[j], m)
+    rows = [
+        _row(number.of.name, round_, names[j], number)
         for _, round_, j, audit in findings.audits
-        for m in audit.measures
+        for number in audit.measures
     ]
     for attack, round_, exposure in findings.exposures:
-        measures += [(attack, round_, measure.subject, measure) for measure in exposure.measures]
-    return [
-        {
-            "attack": attack,
-            "round": round_,
-            "target": target,
-            "metric": measure.metric,
-            "value": measure.value,
-        }
-        | {"low": measure.low, "high": measure.high, "chance": measure.chance}
-        for attack, round_, target, measure in measures
-    ]
+        rows += [_row(attack, round_, number.of.name, number) for number in exposure.measures]
+    return rows
+
+
+def _row(attack: str, rounds: int, target: str, number: Number) -> dict[str, Any]:
+    where = {"attack": attack, "round": rounds, "target": target, "metric": number.metric}
+    return where | number.cells
 
 
 def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from attacks.attribute_inference import Config, attacked, audit, data_problems, 
 from attacks.interfaces import AttackedModel, Cluster
 from datasets.federation import Examples, Preparation
 from tests.support.federations import federation
+from tests.support.toy_federation import columns_of
 
 CLIENTS, EACH, COLUMNS = 4, 60, ("age", "drug", "drug", "drug", "sex")
 MODELED = ("csmia", "bb", "bb_ip")  # what is decided by imputation where the model does not decide
@@ -72,7 +73,7 @@ def found_of(data, answer, config=None, seed=0):
 
 def value(found, subject, metric):
     (one,) = [
-        m for m in found.measures if m.subject.split(", ")[-1] == subject and m.metric == metric
+        m for m in found.measures if m.of.name.split(", ")[-1] == subject and m.metric == metric
     ]
     return one
 
@@ -94,9 +95,14 @@ def test_a_model_that_answers_all_rows_alike_leaks_nothing_at_all():
         )
         correlation = measured(found, name, "mcc")
         assert (
-            correlation.value == correlation.chance == found.metrics["attribute_imputation_mcc"] > 0
+            correlation.value
+            == correlation.chance
+            == columns_of(found)["attribute_imputation_mcc"]
+            > 0
         )
-    assert found.metrics["attribute_leak"] == 0 and found.metrics["attribute_imputation"] > 0.4
+    assert (
+        columns_of(found)["attribute_leak"] == 0 and columns_of(found)["attribute_imputation"] > 0.4
+    )
 
 
 def test_a_model_that_stores_the_table_leaks_what_imputation_misses():
@@ -110,12 +116,12 @@ def test_a_model_that_stores_the_table_leaks_what_imputation_misses():
         )
 
     found = found_of(data, answer)
-    imputed = found.metrics["attribute_imputation"]
+    imputed = columns_of(found)["attribute_imputation"]
     for name in MODELED:
         assert measured(found, name, "accuracy").value == 1
         assert measured(found, name, "leak").value == pytest.approx(1 - imputed)
         assert measured(found, name, "mcc").value == 1
-    assert found.metrics["attribute_leak"] == pytest.approx(1 - imputed) and 0.3 < imputed < 0.9
+    assert columns_of(found)["attribute_leak"] == pytest.approx(1 - imputed) and 0.3 < imputed < 0.9
 
 
 # Cases by hand
@@ -283,8 +289,8 @@ def test_turned_images_and_too_few_rows_are_refused():
         data, shadow=none, nonmembers=data.nonmembers[:20], nonmember_owner=np.full(20, -1)
     )
     assert [field for field, _ in data_problems(Config(), few)] == [""]
-    of_another = found_of(
-        replace(data, nonmember_owner=np.full(200, CLIENTS)), lambda x: x[:, :2]
-    ).metrics
-    assert set(of_another) == set(found_of(data, lambda x: x[:, :2]).metrics)
+    of_another = columns_of(
+        found_of(replace(data, nonmember_owner=np.full(200, CLIENTS)), lambda x: x[:, :2])
+    )
+    assert set(of_another) == set(columns_of(found_of(data, lambda x: x[:, :2])))
     assert np.isnan(list(of_another.values())).all()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.core.metric import names_of
+from algorithms.core.columns import register
 from attacks import _halves, calibrated_mia
 from attacks.calibrated_mia import Config
 from attacks.interfaces import Answers, Exposure, Pool
@@ -22,7 +22,7 @@ from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream as of_run
 from tests.support.passive import fixed as stream
 from tests.support.stand_ins import StandIn
-from tests.support.toy_federation import CLIENTS, EACH, images, measure, noise
+from tests.support.toy_federation import CLIENTS, EACH, columns_of, images, measure, noise
 
 GROUPS = ("majority", "minority")
 
@@ -72,13 +72,13 @@ def test_memorized_records_are_found_in_replicas_and_in_the_run():
         "run_auc_majority",
         "balanced_accuracy",
     ):
-        assert found.metrics[f"calibrated_{name}"] > 0.95, name
+        assert columns_of(found)[f"calibrated_{name}"] > 0.95, name
     assert (
-        found.metrics["calibrated_auc_low"] > 0.95
-        and found.metrics["calibrated_tpr_set_to_1_fpr"] > 0.8
+        columns_of(found)["calibrated_auc_low"] > 0.95
+        and columns_of(found)["calibrated_tpr_set_to_1_fpr"] > 0.8
     )
-    assert found.metrics["calibrated_precision_at_prior_10"] > 0.8
-    assert found.metrics["calibrated_run_tpr_set_to_1_fpr"] > 0.8
+    assert columns_of(found)["calibrated_precision_at_prior_10"] > 0.8
+    assert columns_of(found)["calibrated_run_tpr_set_to_1_fpr"] > 0.8
     assert measure(found, "headline", "tpr_at_1_fpr").value > 0.8
     assert np.isnan(
         measure(found, "headline", "tpr_at_01_fpr").value
@@ -103,11 +103,11 @@ def test_exchangeable_records_are_at_chance_within_the_interval():
     misses = worse = 0
     for seed in range(20):
         found = judged(answers(seed, replicas=8, clients=6, each=20), method="lira")
-        low, high = (found.metrics[f"calibrated_auc_{end}"] for end in ("low", "high"))
+        low, high = (columns_of(found)[f"calibrated_auc_{end}"] for end in ("low", "high"))
         misses += not low <= 0.5 <= high
         worse += (
-            found.metrics["calibrated_auc_worst_client"]
-            > found.metrics["calibrated_auc_worst_client_null"]
+            columns_of(found)["calibrated_auc_worst_client"]
+            > columns_of(found)["calibrated_auc_worst_client_null"]
         )
         run = measure(found, "run_headline", "auc")
         assert (
@@ -140,10 +140,11 @@ def test_the_exposed_client_is_found_and_so_is_its_group():
     exposure = found.clients["calibrated_auc"]
     others = np.delete(exposure, 7)
     assert exposure[7] > 0.95 and others.max() < 0.65
-    assert found.metrics["calibrated_auc_worst_client"] == exposure[7]
-    assert found.metrics["calibrated_auc_worst_client_null"] < 0.65
+    assert columns_of(found)["calibrated_auc_worst_client"] == exposure[7]
+    assert columns_of(found)["calibrated_auc_worst_client_null"] < 0.65
     assert (
-        found.metrics["calibrated_auc_minority"] > found.metrics["calibrated_auc_majority"] + 0.05
+        columns_of(found)["calibrated_auc_minority"]
+        > columns_of(found)["calibrated_auc_majority"] + 0.05
     )
     assert np.argmax(found.clients["calibrated_tpr_set_to_1_fpr"]) == 7
     assert np.median(found.clients["calibrated_tpr_set_to_1_fpr"]) < 0.05
@@ -152,21 +153,27 @@ def test_the_exposed_client_is_found_and_so_is_its_group():
 def test_calibration_finds_more_than_the_loss_and_says_which_method_counts():
     given = answers(lift=2.0)
     found, fixed = judged(given), judged(given, method="base")
-    assert found.metrics["calibrated_auc"] > found.metrics["calibrated_loss_auc"] + 0.05
+    assert columns_of(found)["calibrated_auc"] > columns_of(found)["calibrated_loss_auc"] + 0.05
     shares = {
         one.metric: one.value
         for one in found.measures
-        if (one.subject, one.metric[:3]) == ("headline", "is_")
+        if (one.of.name, one.metric[:3]) == ("headline", "is_")
     }
     assert sum(shares.values()) == 1.0 and shares["is_loss"] == 0.0
     assert measure(fixed, "headline", "is_base").value == 1.0
-    assert fixed.metrics["calibrated_auc"] == measure(found, "base", "auc").value
+    assert columns_of(fixed)["calibrated_auc"] == measure(found, "base", "auc").value
     held_back = replace(
         given, pool=replace(given.pool, trained=np.ones(len(given.pool.owner), bool))
     )
     found = judged(held_back)  # without held-back examples, the run itself is not judged
-    assert np.isnan(found.metrics["calibrated_run_auc"]) and found.metrics["calibrated_auc"] > 0.6
-    assert "run" not in set(found.scores.target) and found.metrics["calibrated_replica_size"] == 0.5
+    assert (
+        np.isnan(columns_of(found)["calibrated_run_auc"])
+        and columns_of(found)["calibrated_auc"] > 0.6
+    )
+    assert (
+        "run" not in set(found.scores.target)
+        and columns_of(found)["calibrated_replica_size"] == 0.5
+    )
 
 
 def test_the_scores_are_those_of_every_target_and_their_aucs_the_result():
@@ -181,7 +188,7 @@ def test_the_scores_are_those_of_every_target_and_their_aucs_the_result():
             scores.client[own] == given.pool.owner
         ).all()
         aucs.append(membership.auc(scores.score[own], scores.member[own]))
-    assert np.mean(aucs) == pytest.approx(found.metrics["calibrated_auc"])
+    assert np.mean(aucs) == pytest.approx(columns_of(found)["calibrated_auc"])
     run = scores.target == "run"
     assert (scores.member[run] == given.pool.trained).all()
     accuracy = membership.balanced_accuracy(scores.score[run], scores.member[run])
@@ -197,34 +204,34 @@ def test_a_replica_that_diverged_leaves_with_its_complement():
     given = answers(lift=2.0)
     given.confidence[5] = np.nan
     found = concluded(given)
-    assert found.metrics["calibrated_replicas"] == 14
+    assert columns_of(found)["calibrated_replicas"] == 14
     assert set(found.scores.target) == {
         "run",
         *(f"replica {k}" for k in range(16) if k not in (4, 5)),
     }
     for k in (3, 6, 15):  # what is said to be of a replica is of this replica
         assert (found.scores.member[found.scores.target == f"replica {k}"] == given.inside[k]).all()
-    assert found.metrics["calibrated_auc"] > 0.6
+    assert columns_of(found)["calibrated_auc"] > 0.6
     given.confidence[2:] = np.nan
     nothing = concluded(given)
-    assert set(nothing.metrics) == set(names_of(calibrated_mia.METRICS))
-    assert np.isnan(list(nothing.metrics.values())).all() and not len(nothing.scores.score)
+    assert set(columns_of(nothing)) == set(register(calibrated_mia.METRICS))
+    assert np.isnan(list(columns_of(nothing).values())).all() and not len(nothing.scores.score)
     assert measure(nothing, "replicas", "diverged_pairs").value == 7
     few = answers(replicas=6, lift=2.0)
     few.confidence[5] = np.nan
     found = concluded(few, method="lira")  # a configured method is not replaced
-    assert np.isnan(list(found.metrics.values())).all()
+    assert np.isnan(list(columns_of(found).values())).all()
     told = {one.metric: one.value for one in found.measures}
     assert told == {"replicas": 4, "replicas_needed": 6, "diverged_pairs": 1}
-    assert concluded(few, method="base").metrics["calibrated_auc"] > 0.6
+    assert columns_of(concluded(few, method="base"))["calibrated_auc"] > 0.6
 
 
 @pytest.mark.parametrize(("replicas", "expected"), [(2, "loss"), (4, "base"), (10, "base")])
 def test_with_few_replicas_the_method_is_fixed(replicas, expected):
     found = judged(answers(replicas=replicas, lift=3.0))
     assert measure(found, "headline", f"is_{expected}").value == 1.0
-    assert found.metrics["calibrated_auc"] > 0.6
-    assert np.isnan(found.metrics["calibrated_auc_low"]) == (replicas < 6)
+    assert columns_of(found)["calibrated_auc"] > 0.6
+    assert np.isnan(columns_of(found)["calibrated_auc_low"]) == (replicas < 6)
 
 
 def test_attacked_examples_are_drawn_evenly_over_the_clients_of_a_model_and_none_of_who_trained_none():
@@ -236,12 +243,14 @@ def test_attacked_examples_are_drawn_evenly_over_the_clients_of_a_model_and_none
         given, model=np.where(absent, -1, given.model), own=np.where(absent, np.nan, given.own)
     )
     found = concluded(replace(told, confidence=np.where(absent, np.nan, given.confidence)))
-    assert set(found.scores.client) == set(range(9)) and found.metrics["calibrated_auc"] > 0.95
+    assert set(found.scores.client) == set(range(9)) and columns_of(found)["calibrated_auc"] > 0.95
     assert (
         measure(found, "pool", "records").value == 360
         and np.isnan(found.clients["calibrated_auc"][9:]).all()
     )
-    assert np.isnan(list(concluded(replace(told, model=np.full(400, -1))).metrics.values())).all()
+    assert np.isnan(
+        list(columns_of(concluded(replace(told, model=np.full(400, -1)))).values())
+    ).all()
 
 
 def test_what_cannot_be_combined_is_refused_and_where_the_server_warms_up_nothing_is_held_back():

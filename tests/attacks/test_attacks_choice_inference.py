@@ -35,7 +35,7 @@ from orchestrator.trial.random_streams import stream
 from tests.support.federations import federation
 from tests.support.planted import clustered
 from tests.support.planted import given as run_of
-from tests.support.toy_federation import measure
+from tests.support.toy_federation import columns_of, measure
 
 seeds = st.integers(0, 2**32 - 1)
 NAMES = ("majority", "minority")
@@ -85,10 +85,10 @@ def test_a_minority_that_moves_is_hidden_as_the_formula_says(moved, bayes, bits)
     groups, model = np.arange(100) >= 80, np.arange(100) >= 80 + 20 * moved
     exposure = found_of([model], dealt(groups.astype(int)))
     assert measure(exposure, "group", "bayes_accuracy").value == pytest.approx(bayes)
-    assert exposure.metrics["choice_group_gain"] == pytest.approx(bayes - 0.8)
-    null = exposure.metrics["choice_group_bits"] - bits
+    assert columns_of(exposure)["choice_group_gain"] == pytest.approx(bayes - 0.8)
+    null = columns_of(exposure)["choice_group_bits"] - bits
     assert -0.03 < null <= 0.0001  # what permutations of so few clients seem to tell
-    assert exposure.metrics["choice_group_p"] == (1 if moved == 1 else 0.005)
+    assert columns_of(exposure)["choice_group_p"] == (1 if moved == 1 else 0.005)
 
 
 def test_who_was_with_the_minority_at_first_is_of_it_wherever_it_is_now():
@@ -96,7 +96,7 @@ def test_who_was_with_the_minority_at_first_is_of_it_wherever_it_is_now():
     first, last = groups.copy(), np.zeros(20, int)
     exposure = found_of([first, last, last], dealt(groups))
     assert exposure.clients["choice_group_hit"].tolist() == [1.0] * 20
-    assert found_of([last, last], dealt(groups)).metrics["choice_group_gain"] == 0
+    assert columns_of(found_of([last, last], dealt(groups)))["choice_group_gain"] == 0
 
 
 @given(seeds, st.integers(1, 4), st.integers(1, 3))
@@ -274,7 +274,7 @@ def test_random_choices_tell_nothing_and_intervals_cover_it():
         groups = np.arange(40) < rng.integers(8, 21)
         data = dealt(rng.permutation(groups).astype(int), rng.integers(0, 3, (40, 5)))
         exposure = found_of(rng.integers(0, 2, (3, 40)), data, config=Config(), seed=audit)
-        found = exposure.metrics
+        found = columns_of(exposure)
         secrets = ("group", "tolerance", "label")
         rows.append(
             [found[f"choice_{s}_gain"] - found[f"choice_{s}_gain_null"] for s in secrets]
@@ -312,7 +312,7 @@ def test_planted_gains_are_covered_and_would_not_be_by_the_spread_of_permutation
         exchanged = np.stack([rng.permutation(history) for _ in range(59)])
         (gain,) = [
             one
-            for one in guessed("group", secret, history, exchanged, half)[2]
+            for one in guessed("group", secret, history, exchanged, half)[1]
             if one.metric == "gain"
         ]
         gains.append(gain.value)
@@ -334,7 +334,7 @@ def test_what_cannot_be_inferred_is_refused_if_it_is_named_and_left_out_otherwis
         "secrets",
         "secrets",
     ]
-    metrics = found_of([np.arange(8) % 2], alike).metrics
+    metrics = columns_of(found_of([np.arange(8) % 2], alike))
     assert "choice_tolerance_gain" in metrics and not any(
         "group" in name or "label" in name for name in metrics
     )

@@ -26,7 +26,7 @@ from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, Setup
 from tests.support.federations import rows
 from tests.support.planted import finished, given, planted, table
-from tests.support.toy_federation import images
+from tests.support.toy_federation import columns_of, images
 
 
 class Told:
@@ -83,8 +83,8 @@ def test_by_hand_the_losses_and_the_published_difference():
         Config(), AttackedModel(*attacked, sent=(), trained=np.zeros(3, int), stream=stream)
     )
     assert audit.risk is None
-    assert audit.metrics["cia_aggregated_loss"] == pytest.approx((8 + 8 + 24) / 24)
-    assert audit.metrics["cia_difference"] == pytest.approx((2 - 5 / 3) / 2)
+    assert columns_of(audit)["cia_aggregated_loss"] == pytest.approx((8 + 8 + 24) / 24)
+    assert columns_of(audit)["cia_difference"] == pytest.approx((2 - 5 / 3) / 2)
 
 
 def found(count: int, rounds: dict[int, dict[str, float]], spread: float = 0.0):
@@ -107,7 +107,7 @@ SHOWN = HIDDEN | {"in": 0.5, "zero": 2.0}
 
 
 def compared(config: Config, worlds) -> dict[str, float]:
-    return dict(cia.compare(config, worlds, np.random.default_rng(0)).metrics)
+    return dict(columns_of(cia.compare(config, worlds, np.random.default_rng(0))))
 
 
 def test_all_that_the_paired_test_reports_by_hand():

@@ -31,6 +31,7 @@ from tests.support.toy_federation import (
     HALVES,
     NONMEMBERS,
     cluster_of,
+    columns_of,
     memorized,
     value,
 )
@@ -85,12 +86,12 @@ def test_on_a_model_that_saw_none_of_these_examples_the_attack_is_at_chance(nois
     found = attacked(Config(**FIXED), noise, network, blank, sent=[blank, blank], own=HALVES)
     for name in ("balanced_accuracy", "auc"):
         (row,) = [
-            one for one in found.measures if (one.subject, one.metric) == ("client_mia", name)
+            one for one in found.measures if (one.of.name, one.metric) == ("client_mia", name)
         ]
         assert row.low <= 0.5 <= row.high
         assert row.chance == pytest.approx(0.5, abs=0.02)
-    assert found.metrics["client_mia_worst_attacker"] < 0.65
-    assert 0.5 < found.metrics["client_mia_worst_attacker_null"] < 0.65
+    assert columns_of(found)["client_mia_worst_attacker"] < 0.65
+    assert 0.5 < columns_of(found)["client_mia_worst_attacker_null"] < 0.65
 
 
 def test_what_is_asked_about_is_not_learned_from_and_what_is_set_aside_is_never_asked_about(
@@ -207,7 +208,7 @@ def test_who_is_not_drawn_or_has_trained_no_model_yet_does_not_attack(noise, net
     nobody = attacked(
         Config(**FIXED), noise, network, weights, sent=[weights], own=np.full(CLIENTS, -1)
     )
-    assert np.isnan(nobody.own_risks).all() and np.isnan(list(nobody.metrics.values())).all()
+    assert np.isnan(nobody.own_risks).all() and np.isnan(list(columns_of(nobody).values())).all()
 
 
 def test_choosing_by_the_own_attack_uses_other_examples_than_the_report(noise, network):

@@ -23,7 +23,7 @@ from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 from tests.support.passive import EVERYONE, concluded, fixed, seen_by, start_of
-from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized
+from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, columns_of, memorized
 
 ALL = Config(signals="all", compared=NONMEMBERS)
 
@@ -40,20 +40,20 @@ def scores_of(config, data, observed):
 def test_clients_who_learn_by_heart_are_given_away_by_every_comparison(noise, measured):
     found = concluded(ALL, noise, measured)
     for signal in ("fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine"):
-        assert found.metrics[f"{signal}_auc"] > 0.95, signal
-    assert 0 < found.metrics["gradient_difference_auc"] < 1
-    assert found.metrics["fedmia_tpr_at_1_fpr"] > 0.9
+        assert columns_of(found)[f"{signal}_auc"] > 0.95, signal
+    assert 0 < columns_of(found)["gradient_difference_auc"] < 1
+    assert columns_of(found)["fedmia_tpr_at_1_fpr"] > 0.9
     assert (found.clients["fedmia_auc"] > 0.95).all() and (
         found.clients["fedmia_auc_low"] > 0.9
     ).all()
-    assert found.metrics["fedmia_auc"] == found.metrics["fedmia_loss_auc"]
-    assert found.metrics["fedmia_auc"] == pytest.approx(found.clients["fedmia_auc"].mean())
+    assert columns_of(found)["fedmia_auc"] == columns_of(found)["fedmia_loss_auc"]
+    assert columns_of(found)["fedmia_auc"] == pytest.approx(found.clients["fedmia_auc"].mean())
     scores = scores_of(ALL, noise, measured)["fedmia_loss"]
     expected = [membership.tpr_at_fpr(own, np.arange(len(own)) < EACH, 0.01) for own in scores]
     np.testing.assert_allclose(found.clients["fedmia_tpr_at_1_fpr"], expected)
-    named = {(one.subject, one.metric): one for one in found.measures}
+    named = {(one.of.name, one.metric): one for one in found.measures}
     assert named["client_2", "fedmia_loss_auc"].value == found.clients["fedmia_auc"][2]
-    assert named["clients", "mean_cosine_auc"].low <= found.metrics["mean_cosine_auc"]
+    assert named["clients", "mean_cosine_auc"].low <= columns_of(found)["mean_cosine_auc"]
 
 
 @pytest.mark.parametrize("nonmembers", ["outside", "other_client"])
@@ -69,9 +69,11 @@ def test_where_members_are_like_nonmembers_it_is_at_a_half(noise, network, exper
     config = ALL.model_copy(update={"nonmembers": nonmembers})
     data = replace(noise, train=fresh)
     found = concluded(config, data, observe(config, seen_by(data, network, experts)))
-    means = [one for one in found.measures if one.subject == "clients"]
+    means = [one for one in found.measures if one.of.name == "clients"]
     assert means and all(one.low <= 0.5 <= one.high and one.high - one.low < 0.15 for one in means)
-    assert found.metrics["fedmia_eod"] == pytest.approx(found.metrics["fedmia_eod_null"], rel=0.6)
+    assert columns_of(found)["fedmia_eod"] == pytest.approx(
+        columns_of(found)["fedmia_eod_null"], rel=0.6
+    )
 
 
 def test_who_is_exposed_is_who_learned_by_heart(noise, network, experts):
@@ -87,9 +89,11 @@ def test_who_is_exposed_is_who_learned_by_heart(noise, network, experts):
     exposed = found.clients["fedmia_auc"]
     assert exposed[2] > 0.95 and (np.delete(exposed, 2) < 0.65).all()
     assert (
-        found.metrics["fedmia_auc_max"] == exposed[2] > found.metrics["fedmia_auc_max_null"] + 0.1
+        columns_of(found)["fedmia_auc_max"]
+        == exposed[2]
+        > columns_of(found)["fedmia_auc_max_null"] + 0.1
     )
-    assert found.metrics["fedmia_cov"] > 2 * found.metrics["fedmia_cov_null"]
+    assert columns_of(found)["fedmia_cov"] > 2 * columns_of(found)["fedmia_cov_null"]
 
 
 def test_the_slow_version_finds_the_same(noise, network, experts):
@@ -141,7 +145,7 @@ def test_scores_are_summed_over_the_rounds_and_nothing_is_changed_in_place(noise
     scores = [scores_of(ALL, noise, one)["fedmia_loss"] for one in (measured, quiet)]
     np.testing.assert_allclose(second.kept["fedmia_loss"], scores[0] + scores[1])
     assert (set(first.kept["rounds"]), set(second.kept["rounds"])) == ({1}, {2})
-    assert 0.5 < second.metrics["fedmia_auc"] < first.metrics["fedmia_auc"]
+    assert 0.5 < columns_of(second)["fedmia_auc"] < columns_of(first)["fedmia_auc"]
 
 
 def test_exchangeable_records_stay_at_chance_however_many_rounds_are_averaged(noise):
@@ -166,8 +170,8 @@ def test_exchangeable_records_stay_at_chance_however_many_rounds_are_averaged(no
                 kept=kept,
             )
             kept = found.kept
-        assert found.metrics["fedmia_auc_low"] < 0.5 < found.metrics["fedmia_auc_high"]
-        rates[drawn_anew] = found.metrics["fedmia_tpr_at_1_fpr"]
+        assert columns_of(found)["fedmia_auc_low"] < 0.5 < columns_of(found)["fedmia_auc_high"]
+        rates[drawn_anew] = columns_of(found)["fedmia_tpr_at_1_fpr"]
     assert rates[False] == pytest.approx(0.01, abs=4 * (0.01 / CLIENTS / EACH) ** 0.5)
     assert rates[True] > 0.1  # the defect of the released code, which this test would see
 
@@ -179,7 +183,7 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
         np.testing.assert_allclose(partial[name], values[present], rtol=1e-4, atol=1e-6)
     found = concluded(ALL, noise, partial, present)
     assert np.flatnonzero(~np.isnan(found.clients["fedmia_auc"])).tolist() == present.tolist()
-    assert {one.subject for one in found.measures} == {"clients", *(f"client_{i}" for i in present)}
+    assert {one.of.name for one in found.measures} == {"clients", *(f"client_{i}" for i in present)}
     later = concluded(
         ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4, 0])), [1, 4, 0], found.kept
     )
@@ -191,10 +195,10 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     few = concluded(
         ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4], found.kept
     )
-    assert few.metrics == found.metrics  # two clients are no world for each other
+    assert columns_of(few) == columns_of(found)  # two clients are no world for each other
     nobody = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4])
     assert (
-        np.isnan(list(nobody.metrics.values())).all()
+        np.isnan(list(columns_of(nobody).values())).all()
         and np.isnan(nobody.clients["fedmia_auc"]).all()
     )
 
@@ -371,7 +375,7 @@ def test_clients_with_labels_of_their_own_are_not_found_by_their_labels(noise):
         one = config.model_copy(update={"center": center})
         values = values if center == "label" else values[:, : len(records.labels)]
         observed = {"assignment": np.zeros(CLIENTS, int), "confidences": values.astype(np.float32)}
-        return concluded(one, skewed, observed).metrics
+        return columns_of(concluded(one, skewed, observed))
 
     for center in ("label", "none"):
         control = found(plain + own, center)

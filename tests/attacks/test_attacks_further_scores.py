@@ -21,7 +21,7 @@ from datasets.federation import Examples
 from orchestrator.config.run import resolve, trial_id
 from tests.attacks.test_attacks_calibrated import drawn, one_kind
 from tests.attacks.test_attacks_calibrated_mia import answers, concluded, judged
-from tests.support.toy_federation import measure
+from tests.support.toy_federation import columns_of, measure
 
 ALL = ("informia", "stacking", "pmia")
 
@@ -97,7 +97,8 @@ def test_pmia_is_what_its_formulas_say_record_by_record(variance):
 def test_a_client_finds_by_its_own_examples_what_others_trained_on_within_its_model():
     found = judged(labeled(lift=6.0, models=2), scores=("pmia",))
     assert (
-        found.metrics["calibrated_pmia_auc"] > 0.9 and measure(found, "run_pmia", "auc").value > 0.9
+        columns_of(found)["calibrated_pmia_auc"] > 0.9
+        and measure(found, "run_pmia", "auc").value > 0.9
     )
     seen = evidence(labeled(lift=6.0, models=2))
     crossed = seen.kind.copy()
@@ -144,7 +145,10 @@ def test_nothing_of_a_target_or_its_complement_is_in_its_weights_or_in_the_choic
 def test_the_strongest_score_is_found_by_other_targets():
     given = labeled(lift=1.0, each=20)
     found = judged(given, scores=("informia", "stacking"))
-    assert found.metrics["calibrated_strongest_auc"] > found.metrics["calibrated_loss_auc"] + 0.05
+    assert (
+        columns_of(found)["calibrated_strongest_auc"]
+        > columns_of(found)["calibrated_loss_auc"] + 0.05
+    )
     one = measure(found, "run_strongest", "auc")
     assert one.chance == 0.5 and one.value in {
         measure(found, f"run_{name}", "auc").value for name in (*METHODS, "stacking")
@@ -157,14 +161,14 @@ def test_the_strongest_score_is_found_by_other_targets():
 def test_further_scores_change_nothing_of_what_is_found_without_them():
     given = labeled(lift=1.0, each=20)
     plain, beside = judged(given), judged(given, scores=ALL)
-    for name, value in plain.metrics.items():
-        np.testing.assert_equal(beside.metrics[name], value)
-    theirs = {(one.subject, one.metric): one.value for one in beside.measures}
+    for name, value in columns_of(plain).items():
+        np.testing.assert_equal(columns_of(beside)[name], value)
+    theirs = {(one.of.name, one.metric): one.value for one in beside.measures}
     for one in plain.measures:
-        np.testing.assert_equal(theirs[one.subject, one.metric], one.value)
+        np.testing.assert_equal(theirs[one.of.name, one.metric], one.value)
     np.testing.assert_array_equal(plain.scores.score, beside.scores.score)
     added = {f"calibrated_{name}_auc" for name in (*ALL, "strongest")}
-    assert added <= beside.metrics.keys() - plain.metrics.keys()
+    assert added <= columns_of(beside).keys() - columns_of(plain).keys()
     same = [
         measure(beside, name, "auc") for name in ("base", "informia")
     ]  # rank alike on one model
@@ -194,8 +198,8 @@ def test_too_few_replicas_are_refused_and_where_pairs_diverged_a_score_is_left_o
     given.confidence[1] = np.nan
     found = concluded(given, scores=ALL)
     assert (
-        "calibrated_stacking_auc" not in found.metrics
-        and found.metrics["calibrated_pmia_auc"] > 0.5
+        "calibrated_stacking_auc" not in columns_of(found)
+        and columns_of(found)["calibrated_pmia_auc"] > 0.5
     )
 
 
@@ -230,7 +234,10 @@ def controls(audits, lift=0.0, records=80, clients=4, replicas=16):
         found_of = judged(replace(given, confidence=phi, inside=inside, own=phi[0]), scores=ALL)
         for name, rows in found.items():
             rows.append(
-                [found_of.metrics[f"calibrated_{name}_auc{end}"] for end in ("", "_low", "_high")]
+                [
+                    columns_of(found_of)[f"calibrated_{name}_auc{end}"]
+                    for end in ("", "_low", "_high")
+                ]
             )
     return {name: np.array(rows) for name, rows in found.items()}
 

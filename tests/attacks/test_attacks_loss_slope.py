@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from algorithms.core.columns import register
 from attacks import loss_slope
 from attacks._queries import queries_of
 from attacks.interfaces import SeenRound
@@ -21,7 +22,7 @@ from attacks.loss_slope import Config, conclude, data_problems, observe, slopes
 from attacks.metrics import membership
 from orchestrator.config.run import check, resolve
 from tests.support.passive import EVERYONE, fixed, seen_by, start_of
-from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized
+from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, columns_of, memorized
 
 ROUNDS = 20
 
@@ -80,18 +81,18 @@ def in_rounds(config, data, network, by_round, sent=None, absent=()):
 
 def test_what_is_learned_by_heart_falls_faster(noise, network, before, experts):
     found = in_rounds(Config(compared=NONMEMBERS), noise, network, [before, experts])
-    assert 1 / 100 < found.metrics["slope_tpr_at_1_fpr_null"] < 2 / 100  # by chance
-    assert found.metrics["slope_auc"] > 0.95 and found.metrics["slope_tpr_at_1_fpr"] > 0.9
+    assert 1 / 100 < columns_of(found)["slope_tpr_at_1_fpr_null"] < 2 / 100  # by chance
+    assert columns_of(found)["slope_auc"] > 0.95 and columns_of(found)["slope_tpr_at_1_fpr"] > 0.9
     assert (found.clients["slope_auc"] > 0.95).all()
     assert (
-        found.metrics["slope_auc_low"]
-        < found.metrics["slope_auc"]
-        <= found.metrics["slope_auc_high"]
+        columns_of(found)["slope_auc_low"]
+        < columns_of(found)["slope_auc"]
+        <= columns_of(found)["slope_auc_high"]
     )
-    named = {(one.subject, one.metric): one for one in found.measures}
+    named = {(one.of.name, one.metric): one for one in found.measures}
     assert named["client_2", "slope_auc"].value == found.clients["slope_auc"][2]
     # The model that was sent was the same in both rounds: nothing falls, and all examples are tied.
-    assert found.metrics["slope_model_auc"] == pytest.approx(0.5)
+    assert columns_of(found)["slope_model_auc"] == pytest.approx(0.5)
 
 
 def test_the_slow_version_finds_the_same_by_what_was_sent_and_what_came_back(
@@ -142,12 +143,14 @@ def test_outside_the_window_nothing_changes_and_before_two_rounds_there_is_no_sl
     noise, network, before, experts
 ):
     one = in_rounds(Config(), noise, network, [experts])
-    assert np.isnan(list(one.metrics.values())).all() and np.isnan(one.clients["slope_auc"]).all()
+    assert (
+        np.isnan(list(columns_of(one).values())).all() and np.isnan(one.clients["slope_auc"]).all()
+    )
     late = in_rounds(Config(first=2), noise, network, [experts, before, experts])
     early = in_rounds(Config(last=2), noise, network, [before, experts, before])
     whole = in_rounds(Config(), noise, network, [before, experts])
-    assert late.metrics["slope_auc"] == pytest.approx(whole.metrics["slope_auc"])
-    assert early.metrics == whole.metrics
+    assert columns_of(late)["slope_auc"] == pytest.approx(columns_of(whole)["slope_auc"])
+    assert columns_of(early) == columns_of(whole)
 
 
 def test_whoever_sees_the_models_alone_does_not_look_at_updates(noise, network, before, experts):
@@ -156,11 +159,11 @@ def test_whoever_sees_the_models_alone_does_not_look_at_updates(noise, network, 
     sent = [[before[0]], [experts[0]]]
     found = in_rounds(config, noise, network, [blind, blind], sent)
     both = in_rounds(Config(), noise, network, [experts, experts], sent)
-    assert set(found.metrics) == set(config.metrics) and not any(
+    assert set(columns_of(found)) == set(register(config.metrics)) and not any(
         name.startswith("updates") for name in found.kept
     )
     np.testing.assert_equal(
-        {name: both.metrics[name] for name in found.metrics}, dict(found.metrics)
+        {name: columns_of(both)[name] for name in columns_of(found)}, dict(columns_of(found))
     )
     exposed = found.clients["slope_model_auc"]
     assert (
@@ -171,7 +174,7 @@ def test_whoever_sees_the_models_alone_does_not_look_at_updates(noise, network, 
 @pytest.mark.parametrize("signal", ["loss", "probability", "logit"])
 def test_by_every_signal_members_fall_faster(noise, network, before, experts, signal):
     assert (
-        in_rounds(Config(signal=signal), noise, network, [before, experts]).metrics["slope_auc"]
+        columns_of(in_rounds(Config(signal=signal), noise, network, [before, experts]))["slope_auc"]
         > 0.9
     )
 
@@ -192,7 +195,7 @@ def test_with_nothing_to_find_it_is_at_chance_and_intervals_hold_it(noise):
             result = concluded(config, noise, {"models": y[numbers]}, t, kept)
             kept = dict(result.kept)
         value, low, high = (
-            result.metrics[f"slope_model_auc{end}"] for end in ("", "_low", "_high")
+            columns_of(result)[f"slope_model_auc{end}"] for end in ("", "_low", "_high")
         )
         found.append(value)
         hits += low <= 0.5 <= high

@@ -29,7 +29,7 @@ def measured(
     found: dict[str, one_model.Attacked], member: np.ndarray
 ) -> dict[tuple[str, str], float]:
     rows = one_model.measures(found, member, np.random.default_rng(1))
-    return {(row.subject, row.metric): row.value for row in rows}
+    return {(row.of.name, row.metric): row.value for row in rows}
 
 
 def test_numbers_are_those_of_the_attacks_themselves() -> None:

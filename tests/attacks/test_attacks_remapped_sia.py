@@ -31,7 +31,7 @@ from datasets.federation import Examples
 from orchestrator.trial.random_streams import stream
 from tests.attacks.test_attacks_sia import dealt
 from tests.support.passive import fixed, seen_by
-from tests.support.toy_federation import CLIENTS
+from tests.support.toy_federation import CLIENTS, columns_of
 
 GOLDEN = {"greedy": (0.342, 0.676, 0.902), "one_to_one": (0.357, 0.784, 0.986)}
 
@@ -78,7 +78,7 @@ def test_two_clients_by_hand():
         "remap_chance": 0.5,
         "remapped_sia_null": 0.5,
     }
-    assert found.metrics == half
+    assert columns_of(found) == half
     # One to one: client 1 gets slot 0 (3 + 1 > 2 + 0), and source inference compares the losses of
     # both.
     found = conclude(Config(remap="one_to_one"), round_)
@@ -99,18 +99,18 @@ def test_the_slow_loop_finds_the_same_for_those_who_took_part():
         assert found.clients["remapped_sia_accuracy"][c] == pytest.approx(share)
         assert found.clients["remap_hit"][c] == (slots[i] == seen.slots[i])
     assert np.isnan(found.clients["remap_hit"][[1, 3, 4, 6]]).all()
-    assert found.metrics["remap_chance"] == pytest.approx(1 / 3)
+    assert columns_of(found)["remap_chance"] == pytest.approx(1 / 3)
     one = conclude(
         Config(),
         SeenRound(dealt([6] * 7), observed(rng, 1, owners=7), clients[:1], 4, fixed, found.kept),
     )
     assert (
-        set(one.metrics) == set(found.metrics)
+        set(columns_of(one)) == set(columns_of(found))
         and set(one.clients) == set(found.clients)
         and one.kept == found.kept
     )
     assert (
-        np.isnan([*one.metrics.values()]).all()
+        np.isnan([*columns_of(one).values()]).all()
         and np.isnan([*one.clients.values()]).all()
         and not one.measures
     )
@@ -124,8 +124,8 @@ def test_the_hidden_order_tells_nothing_and_hides_nothing_but_names(remap):
     rng, data = np.random.default_rng(2), dealt([6] * 4)
     seen = SeenRound(data, observed(rng), np.arange(4), 0, fixed)
     hidden = seen.shuffled()
-    assert (
-        conclude(Config(remap=remap), hidden).metrics == conclude(Config(remap=remap), seen).metrics
+    assert columns_of(conclude(Config(remap=remap), hidden)) == columns_of(
+        conclude(Config(remap=remap), seen)
     )
     np.testing.assert_array_equal(hidden.observed["known"][hidden.slots], seen.observed["known"])
     matched = replace(
@@ -133,7 +133,7 @@ def test_the_hidden_order_tells_nothing_and_hides_nothing_but_names(remap):
     )
     named = SeenRound(data, seen.observed["losses"], np.arange(4), 0, fixed)
     found, plain = conclude(Config(remap=remap), matched), sia.conclude(sia.Config(), named)
-    assert found.metrics["remap_accuracy"] == 1
+    assert columns_of(found)["remap_accuracy"] == 1
     np.testing.assert_array_equal(
         found.clients["remapped_sia_accuracy"], plain.clients["sia_accuracy"]
     )
@@ -347,9 +347,9 @@ def test_models_that_know_their_clients_data_are_matched_and_with_others_shadow_
     found = []
     for turn in range(CLIENTS):
         turned = seen | {"known": np.roll(seen["known"], turn, axis=1)}
-        one = conclude(
-            Config(), SeenRound(data, turned, np.arange(CLIENTS), 0, fixed).shuffled()
-        ).metrics
+        one = columns_of(
+            conclude(Config(), SeenRound(data, turned, np.arange(CLIENTS), 0, fixed).shuffled())
+        )
         found.append([one["remap_accuracy"], one["remapped_sia_mean"]])
     assert found[0][0] == 1 and found[0][1] > 0.99
     np.testing.assert_allclose(np.mean(found, axis=0), 1 / CLIENTS, atol=1e-9)

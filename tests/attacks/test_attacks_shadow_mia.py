@@ -33,6 +33,7 @@ from tests.support.toy_federation import (
     RUN,
     SHADOWS,
     cluster_of,
+    columns_of,
     measure,
     memorized,
     network_for,
@@ -234,7 +235,7 @@ def test_fewer_than_ten_non_members_give_no_risk(images, listening):
     *sides, found = asked(Config(shadows=1), of_another, listening, left=(1,))
     assert (
         list(map(len, sides)) == [3 * EACH, EACH]
-        and np.isnan([found.risk, *found.metrics.values()]).all()
+        and np.isnan([found.risk, *columns_of(found).values()]).all()
     )
     assert np.isnan(list(found.by_chance.values())).all()
 
@@ -270,7 +271,7 @@ def test_the_risk_is_that_of_the_attack_that_is_named(noise, network, risk):
     assert found.chosen == risk
     assert found.risk == found.published_risk == value(found, risk, "balanced_accuracy")
     assert value(found, "risk", f"is_{risk}") == 1.0
-    assert found.metrics["mia_auc"] == value(found, risk, "auc")
+    assert columns_of(found)["mia_auc"] == value(found, risk, "auc")
     assert found.by_chance["mia_auc"].mean() == pytest.approx(0.5, abs=0.05)
 
 

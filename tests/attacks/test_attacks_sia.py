@@ -22,7 +22,7 @@ from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.federations import federation
 from tests.support.passive import fixed
-from tests.support.toy_federation import CLASSES, CLIENTS, EACH
+from tests.support.toy_federation import CLASSES, CLIENTS, EACH, columns_of
 
 
 def dealt(sizes, tests=8):
@@ -63,7 +63,7 @@ def test_two_clients_by_hand():
     found = concluded([[own[0], other[0]], [own[1], other[1]]])  # [models, owners, n]
     np.testing.assert_array_equal(found.clients["sia_accuracy"], [0.75, 0.25])
     np.testing.assert_array_equal(found.clients["target_loss"], [2, 2.25])
-    metrics = found.metrics
+    metrics = columns_of(found)
     assert metrics["sia_mean"] == metrics["sia_chance"] == 0.5
     assert metrics["eod"] == 0.5 and metrics["sia_mad"] == 0.25
     assert metrics["sia_cov"] == pytest.approx(0.25 / 0.5)
@@ -79,7 +79,7 @@ def test_two_clients_by_hand():
     assert metrics["sia_mean_null"] == pytest.approx(
         1 - metrics["sen_null"] - metrics["mad_null"] / 2
     )
-    rows = {one.subject: [one.value, one.low, one.high, one.chance] for one in found.measures}
+    rows = {one.of.name: [one.value, one.low, one.high, one.chance] for one in found.measures}
     assert rows["client_0"] == pytest.approx(
         [0.75, 0.3006, 0.9544, 0.5], abs=1e-4
     )  # Wilson's interval
@@ -111,9 +111,9 @@ def test_the_slow_loop_finds_the_same():
     losses = rng.integers(1, 5, (4, 4, 30)).astype(float)  # many ties
     found, (accuracies, loss_cov) = concluded(losses), slow(losses)
     assert found.clients["sia_accuracy"].tolist() == accuracies
-    assert found.metrics["sia_mean"] == pytest.approx(np.mean(accuracies))
-    assert found.metrics["sia_cov"] == pytest.approx(np.std(accuracies) / np.mean(accuracies))
-    assert found.metrics["loss_cov"] == pytest.approx(loss_cov)
+    assert columns_of(found)["sia_mean"] == pytest.approx(np.mean(accuracies))
+    assert columns_of(found)["sia_cov"] == pytest.approx(np.std(accuracies) / np.mean(accuracies))
+    assert columns_of(found)["loss_cov"] == pytest.approx(loss_cov)
 
 
 @given(st.integers(2, 6), st.integers(1, 8), st.integers(0, 2**32 - 1))
@@ -124,7 +124,7 @@ def test_targets_unrelated_to_their_owners_are_traced_at_exactly_one_in_k(client
     losses = np.random.default_rng(seed).integers(0, 4, (clients, clients, n)).astype(float)
     data = dealt([n] * clients)
     means = [
-        concluded(np.roll(losses, turn, axis=1), data=data).metrics["sia_mean"]
+        columns_of(concluded(np.roll(losses, turn, axis=1), data=data))["sia_mean"]
         for turn in range(clients)
     ]
     assert np.mean(means) == pytest.approx(1 / clients, abs=1e-12)
@@ -154,16 +154,17 @@ def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(
     Binomial numbers of hits would have 0.49 for CoV and 0.16 for max - min.
     """
     monkeypatch.setattr(sia, "MOST", 20)
-    nulls = {**sia.NULLS, "sia_mean": "sia_mean_null"}
+    nulls = {one.name: str(one.chance) for one in sia.IN_ROUND if one.chance}
+    nulls["sia_mean"] = "sia_mean_null"
     rng, rounds = np.random.default_rng(0), []
     for _ in range(60 if score == "loss" else 30):
         shares = rng.dirichlet([0.1] * 4, 10) if partition == "skewed" else np.full((10, 4), 0.25)
         labels = np.stack([rng.choice(4, 30, p=own) for own in shares])
         data = dealt([30] * 10, tests=0)
         data = replace(data, train=Examples(data.train.x, labels.ravel()))
-        found = concluded(
-            lucky(partition == "skewed", labels, rng), Config(score=score), data
-        ).metrics
+        found = columns_of(
+            concluded(lucky(partition == "skewed", labels, rng), Config(score=score), data)
+        )
         rounds.append([[found[name], found[null]] for name, null in nulls.items()])
     differences = np.diff(rounds, axis=2)[..., 0]
     spread = differences.std(axis=0) / len(rounds) ** 0.5
@@ -182,7 +183,7 @@ def test_by_hand_what_classes_alone_tell_of_their_owners():
     for labels, expected in (([[0, 0], [1, 1]], 1.0), ([[0, 1], [0, 1]], 0.5)):
         data = dealt([2] * 2, tests=0)
         data = replace(data, train=Examples(data.train.x, np.ravel(labels)))
-        found = concluded(np.not_equal.outer([0, 1], labels).astype(float), data=data).metrics
+        found = columns_of(concluded(np.not_equal.outer([0, 1], labels).astype(float), data=data))
         assert found["sia_mean"] == found["sia_mean_null"] == expected
 
 
@@ -191,7 +192,9 @@ def test_a_model_whose_losses_are_no_numbers_is_not_suspected():
     losses[0], losses[1] = np.nan, np.inf
     found = concluded(losses)
     np.testing.assert_array_equal(found.clients["sia_accuracy"], [0, 0, 1])
-    assert np.isnan(found.metrics["loss_cov"]) and found.metrics["sia_mean"] == pytest.approx(1 / 3)
+    assert np.isnan(columns_of(found)["loss_cov"]) and columns_of(found)[
+        "sia_mean"
+    ] == pytest.approx(1 / 3)
     losses = np.where(
         np.arange(3)[:, None, None] == 0, np.nan, np.random.default_rng(0).random((3, 3, 4))
     )
@@ -204,10 +207,10 @@ def test_rounding_is_to_two_decimals_and_leaves_the_mean_alone():
         0  # client 0 keeps two of three, client 1 gains one of three
     )
     plain, rounded = concluded(losses), concluded(losses, Config(rounded=True))
-    assert plain.metrics["eod"] == pytest.approx(1 / 3) and rounded.metrics["eod"] == pytest.approx(
-        0.67 - 0.33
-    )
-    assert rounded.metrics["sia_mean"] == plain.metrics["sia_mean"] == 0.5
+    assert columns_of(plain)["eod"] == pytest.approx(1 / 3) and columns_of(rounded)[
+        "eod"
+    ] == pytest.approx(0.67 - 0.33)
+    assert columns_of(rounded)["sia_mean"] == columns_of(plain)["sia_mean"] == 0.5
 
 
 def test_values_by_chance_are_means_over_all_permutations_within_a_class(monkeypatch):
@@ -227,8 +230,10 @@ def test_values_by_chance_are_means_over_all_permutations_within_a_class(monkeyp
     values, expected = (
         sia.round_metrics(drawn[0], one, losses.mean(axis=2)) for one in (drawn, np.array(every))
     )
-    for null in set(sia.NULLS.values()) - {"sia_chance"}:
-        assert values[null] == pytest.approx(expected[null], abs=4 * 0.5 / 20_000**0.5)
+    for one, other in zip(values, expected, strict=True):
+        if one.chance is not None:
+            assert one.chance == pytest.approx(other.chance, abs=4 * 0.5 / 20_000**0.5)
+    assert sum(one.chance is not None for one in values) == 5
     assert set(map(tuple, drawn)) == set(map(tuple, every))
 
 
@@ -237,20 +242,20 @@ def test_who_took_no_part_is_neither_attacked_nor_suspected():
     losses = rng.random((3, 6, 10))
     found = concluded(losses, clients=present)
     alone = concluded(losses[:, present])
-    assert found.metrics == alone.metrics
+    assert columns_of(found) == columns_of(alone)
     for name, values in found.clients.items():
         assert np.isnan(values[[0, 2, 5]]).all()
         np.testing.assert_array_equal(values[present], alone.clients[name])
-    assert [one.subject for one in found.measures] == ["client_1", "client_3", "client_4"]
+    assert [one.of.name for one in found.measures] == ["client_1", "client_3", "client_4"]
     one = concluded(
         losses[:1], clients=present[:1]
     )  # has no other for a source, and a success of 1 by chance
     assert (
-        set(one.metrics) == set(found.metrics)
+        set(columns_of(one)) == set(columns_of(found))
         and set(one.clients) == set(found.clients)
         and not one.measures
     )
-    assert np.isnan([*one.metrics.values()]).all() and np.isnan([*one.clients.values()]).all()
+    assert np.isnan([*columns_of(one).values()]).all() and np.isnan([*one.clients.values()]).all()
 
 
 @pytest.mark.parametrize("pool", ["training", "all"])
@@ -272,12 +277,14 @@ def test_targets_are_the_owners_own_examples_and_fixed(pool):
 
 def test_models_that_know_their_examples_by_heart_give_them_away(noise, network, experts):
     found = concluded(seen(noise, network, experts).reshape(CLIENTS, CLIENTS, EACH), data=noise)
-    assert found.metrics["sia_mean"] > 0.99
+    assert columns_of(found)["sia_mean"] > 0.99
     assert (found.clients["sia_low"] > 1 / CLIENTS).all()
     # The same models, asked about examples of nobody: a sixth, whatever they are.
     strange = replace(noise, train=Examples(noise.nonmembers.x[:240], noise.nonmembers.y[:240]))
     found = concluded(seen(strange, network, experts).reshape(CLIENTS, CLIENTS, EACH), data=strange)
-    assert found.metrics["sia_mean"] == pytest.approx(1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5)
+    assert columns_of(found)["sia_mean"] == pytest.approx(
+        1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5
+    )
 
 
 def test_losses_are_cross_entropies_of_the_owners_examples_by_model(noise, network):
@@ -330,7 +337,7 @@ def test_final_metrics_are_means_over_attacked_rounds_and_their_maximum():
     found, nothing = (
         sia.final_metrics(Config(), None, Outcome(of, [], np.array([]))) for of in (rows, [{}])
     )
-    assert set(found) == {"sia_max", "sia_last5_mean", *concluded(np.ones((2, 2, 2))).metrics}
+    assert set(found) == {"sia_max", "sia_last5_mean", *columns_of(concluded(np.ones((2, 2, 2))))}
     assert found["sia_mean"] == pytest.approx(0.3) and found["sia_max"] == 0.4
     assert (found["sia_cov"], found["eod"], found["loss_cov"]) == (2, 0.5, None) and set(
         nothing.values()
@@ -402,7 +409,7 @@ def test_planted_memories_are_found_behind_a_model_that_is_better_on_everything(
         plain.clients["sia_accuracy"][3] > 0.95
         and np.delete(plain.clients["sia_accuracy"], 3).mean() < 0.4
     )
-    assert found.metrics["sia_mean"] > 0.85 and found.metrics["eod"] < 0.3
+    assert columns_of(found)["sia_mean"] > 0.85 and columns_of(found)["eod"] < 0.3
     np.testing.assert_array_equal(
         found.clients["target_loss"], plain.clients["target_loss"]
     )  # in nats as before

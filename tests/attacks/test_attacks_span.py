@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from algorithms.core.columns import columns, register
 from algorithms.core.layout import layout_of
 from attacks import span
 from attacks.interfaces import SeenRound
@@ -196,6 +197,10 @@ def test_weight_decay_is_that_of_the_training():
     assert (plain, decayed) == ("no", "yes")
 
 
+def row(found):
+    return columns(found.numbers, register(span.METRICS))
+
+
 def test_clients_are_compared_and_traced_by_their_own_updates(noise, network, experts):
     config = Config(compared=NONMEMBERS)
     queries = span.queries_of(config, noise, fixed)
@@ -205,13 +210,13 @@ def test_clients_are_compared_and_traced_by_their_own_updates(noise, network, ex
         residual[client, queries.numbers[client][:members]] = 0.0
     observed = {"residual": residual, "rank": np.full(CLIENTS, float(EACH))}
     found = conclude(config, SeenRound(noise, observed, EVERYONE, 0, fixed, {}))
-    assert found.metrics["span_auc"] == pytest.approx(1) and found.metrics["span_sia"] == 1
-    assert found.metrics["span_rank"] == EACH
-    assert found.metrics["span_sia_null"] == pytest.approx(1 / CLIENTS)
+    assert row(found)["span_auc"] == pytest.approx(1) and row(found)["span_sia"] == 1
+    assert row(found)["span_rank"] == EACH
+    assert row(found)["span_sia_null"] == pytest.approx(1 / CLIENTS)
     alike = observed | {"residual": np.full_like(residual, 0.5)}
     null = conclude(config, SeenRound(noise, alike, EVERYONE, 0, fixed, {}))
-    assert null.metrics["span_auc"] == pytest.approx(0.5)
-    assert null.metrics["span_sia"] == pytest.approx(1 / CLIENTS)
+    assert row(null)["span_auc"] == pytest.approx(0.5)
+    assert row(null)["span_sia"] == pytest.approx(1 / CLIENTS)
 
 
 def test_a_block_is_observed_as_its_clients_one_by_one(noise, network, experts):
@@ -231,7 +236,7 @@ def test_clients_that_sent_back_what_they_got_are_at_chance(noise, network):
         config,
         SeenRound(noise, observe(config, seen_by(noise, network, same)), EVERYONE, 0, fixed, {}),
     )
-    assert found.metrics["span_auc"] == pytest.approx(0.5) and found.metrics["span_rank"] == 0
+    assert row(found)["span_auc"] == pytest.approx(0.5) and row(found)["span_rank"] == 0
 
 
 @pytest.mark.slow

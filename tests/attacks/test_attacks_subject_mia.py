@@ -16,6 +16,7 @@ from attacks.subject_mia import Config, audit, compared, data_problems, problems
 from datasets.federation import Examples
 from orchestrator.config.run import resolve
 from tests.support.federations import federation
+from tests.support.toy_federation import columns_of
 
 # PEOPLE of each client are trained on; as many are held out, and EACH examples of all.
 CLIENTS, PEOPLE, EACH = 2, 12, 6
@@ -71,7 +72,7 @@ def test_a_model_that_knows_people_is_told_from_one_that_knows_examples():
     def people(who, _):
         return np.where(who < 24, 0.1, 1.0)
 
-    assert found_of(hospitals(), people).metrics["subject_auc"] == pytest.approx(1)
+    assert columns_of(found_of(hospitals(), people))["subject_auc"] == pytest.approx(1)
     for auc, examples in (
         (0.5, "fresh"),
         (1.0, "trained"),
@@ -81,7 +82,7 @@ def test_a_model_that_knows_people_is_told_from_one_that_knows_examples():
         knowing.loss = lambda who, n, seen=seen: np.where(
             np.isin(n, [*seen]) & (who < 24), 0.1, 1.0
         )
-        assert found_of(hospitals(), knowing, Config(examples=examples)).metrics[
+        assert columns_of(found_of(hospitals(), knowing, Config(examples=examples)))[
             "subject_auc"
         ] == pytest.approx(auc)
 
@@ -102,7 +103,7 @@ def test_several_examples_tell_what_one_does_not(each):
             Config(each=each),
             seed=seed,
         )
-        values.append(found.metrics["subject_auc"])
+        values.append(columns_of(found)["subject_auc"])
     assert np.mean(values) == pytest.approx(norm.cdf(3**0.5), abs=4 * np.std(values) / 40**0.5)
 
 
@@ -138,7 +139,7 @@ def test_whom_a_model_is_asked_about():
     )  # client 1 has the fresh ones of these people
     assert not inside and {*outside} == {*range(24, 36)}
     assert np.isnan(
-        found_of(elsewhere, lambda who, n: 1.0 + n, clients=(0,)).metrics["subject_auc"]
+        columns_of(found_of(elsewhere, lambda who, n: 1.0 + n, clients=(0,)))["subject_auc"]
     )
 
 

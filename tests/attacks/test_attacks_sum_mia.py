@@ -23,6 +23,7 @@ from orchestrator.conformance.example_runs import described, finished, inline_tr
 from tests.support.federations import federation
 from tests.support.passive import fixed
 from tests.support.stand_ins import StandIn
+from tests.support.toy_federation import columns_of
 
 PLAIN = Config(center="none", targets=1000, compared=1000)
 
@@ -92,7 +93,7 @@ def test_the_sum_of_isotropic_gradients_gives_members_away_as_computed(number, p
         data = vectors(10, number // 10, d, seed=seed)
         updates = np.stack([update(data.train.x[data.owner() == k]) for k in range(10)])
         once = attacked(data, network_of[0], [[summed(network_of[1], updates, np.arange(10))]])
-        found.append(once.metrics["sum_auc"])
+        found.append(columns_of(once)["sum_auc"])
     assert np.mean(found) == pytest.approx(printed, abs=3 * np.std(found, ddof=1) / sqrt(6) + 0.002)
     assert np.std(found) < 0.03
 
@@ -192,7 +193,7 @@ def test_what_is_kept_from_round_to_round_is_all_that_the_slow_version_needs():
     np.testing.assert_allclose(found.clients["sum_part_auc"][:5], expected, atol=1e-9)
     hits = [(p.argmax(axis=0)[k] == k).mean() for k in range(5)]
     np.testing.assert_allclose(found.clients["sum_source"][:5], hits)
-    assert (found.metrics["sum_source"], found.metrics["sum_source_chance"]) == (
+    assert (columns_of(found)["sum_source"], columns_of(found)["sum_source_chance"]) == (
         pytest.approx(np.mean(hits)),
         1 / 5,
     )
@@ -210,7 +211,7 @@ def test_cosines_are_products_of_unit_vectors():
     )
     one = [summed(start, np.zeros((2, 62)), np.arange(2))]
     nothing = attacked(data, network, [one], PLAIN.model_copy(update={"signal": "cosine"}))
-    assert nothing.metrics["sum_auc"] == pytest.approx(0.5)  # a sum of zero has no direction
+    assert columns_of(nothing)["sum_auc"] == pytest.approx(0.5)  # a sum of zero has no direction
 
 
 # What is there, and what is not
@@ -238,12 +239,12 @@ def test_only_the_client_whose_examples_are_in_the_sum_is_found(fitted):
         [summed(start, mixed, there)] for there in cohorts(10, 5, 30, np.random.default_rng(0))
     ]
     found = attacked(data, network, rounds)
-    named = {(one.subject, one.metric): one for one in found.measures}
+    named = {(one.of.name, one.metric): one for one in found.measures}
     for metric, chance in (("sum_auc", 0.5), ("sum_part_auc", 0.5), ("sum_source", 0.1)):
         assert found.clients[metric][4] == named["client_4", metric].value > 0.9, metric
         assert abs(np.delete(found.clients[metric], 4).mean() - chance) < 0.12, metric
         assert (
-            named["clients", metric].low < found.metrics[metric]
+            named["clients", metric].low < columns_of(found)[metric]
             and named["clients", metric].chance == chance
         )
 
@@ -257,11 +258,11 @@ def test_if_all_always_take_part_nobody_is_told_from_others(fitted, rounds, heav
     data, network, start, updates = fitted
     one = summed(start, updates, np.arange(10), np.linspace(1, heaviest, 10))
     found = attacked(data, network, [[one]] * rounds)
-    assert found.metrics["sum_auc"] > 0.85
-    assert found.metrics["sum_part_auc"] == pytest.approx(
+    assert columns_of(found)["sum_auc"] > 0.85
+    assert columns_of(found)["sum_part_auc"] == pytest.approx(
         0.5, abs=1e-3
     )  # one score for all, up to rounding
-    assert found.metrics["sum_source_low"] <= 0.1 <= found.metrics["sum_source_high"]
+    assert columns_of(found)["sum_source_low"] <= 0.1 <= columns_of(found)["sum_source_high"]
     guessed = sources(np.ones((10, 10_000)), np.random.default_rng(0))
     assert np.bincount(guessed, minlength=10).min() > 850
 
@@ -278,8 +279,8 @@ def test_under_a_permuted_list_of_who_took_part_nobody_is_told_from_others(fitte
             for one, t in zip(sums, order, strict=True)
         ]
         found = attacked(data, network, false)
-        values.append((found.metrics["sum_part_auc"], found.metrics["sum_source"]))
-        assert found.metrics["sum_auc"] > 0.85
+        values.append((columns_of(found)["sum_part_auc"], columns_of(found)["sum_source"]))
+        assert columns_of(found)["sum_auc"] > 0.85
     errors = np.std(values, axis=0, ddof=1) / sqrt(12)
     assert (np.abs(np.mean(values, axis=0) - [0.5, 0.1]) < 3.1 * errors).all()
 
@@ -299,7 +300,7 @@ def test_on_examples_of_nobody_it_is_at_chance_and_intervals_cover_it():
         for there in cohorts(n, 4, 12, rng):
             updates = np.stack([update(rng.normal(size=(each, d))) for _ in range(n)])
             rounds.append([summed(start, updates, there)])
-        found = attacked(data, network, rounds).metrics
+        found = columns_of(attacked(data, network, rounds))
         values.append([found[name] for name in chances])
         covered.append(
             [found[f"{name}_low"] <= c <= found[f"{name}_high"] for name, c in chances.items()]

@@ -30,7 +30,7 @@ from orchestrator.config.run import check
 from orchestrator.trial.random_streams import stream
 from tests.support.passive import EVERYONE, fixed, seen_by
 from tests.support.planted import given as run_of
-from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized
+from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, columns_of, memorized
 
 CONFIG = Config(compared=NONMEMBERS)
 
@@ -46,18 +46,18 @@ def test_what_clients_learned_by_heart_is_flagged_and_traced_to_them(
 ):
     config = CONFIG.model_copy(update={"score": score})
     found = found_of(config, noise, observe(config, seen_by(noise, network, experts)))
-    assert found.metrics["two_stage_tpr"] > 0.95 and found.metrics["two_stage_sia"] > 0.95
+    assert columns_of(found)["two_stage_tpr"] > 0.95 and columns_of(found)["two_stage_sia"] > 0.95
     assert (found.clients["two_stage_traced"] > 0.9).all()
     tpr, traced, false = (
-        found.metrics[f"two_stage_{name}"] for name in ("tpr", "traced", "tpr_null")
+        columns_of(found)[f"two_stage_{name}"] for name in ("tpr", "traced", "tpr_null")
     )
-    assert 0.05 < false < 0.06 and found.metrics["two_stage_traced_null"] == pytest.approx(
+    assert 0.05 < false < 0.06 and columns_of(found)["two_stage_traced_null"] == pytest.approx(
         false / CLIENTS
     )
-    assert found.metrics["two_stage_precision_10"] == pytest.approx(traced / (tpr + 9 * false))
-    named = {(one.subject, one.metric): one for one in found.measures}
+    assert columns_of(found)["two_stage_precision_10"] == pytest.approx(traced / (tpr + 9 * false))
+    named = {(one.of.name, one.metric): one for one in found.measures}
     assert named["client_3", "traced"].value == found.clients["two_stage_traced"][3]
-    assert named["clients", "traced"].low == found.metrics["two_stage_traced_low"] < traced
+    assert named["clients", "traced"].low == columns_of(found)["two_stage_traced_low"] < traced
 
 
 def test_rounds_are_averaged_and_nothing_is_changed_in_place(noise, network, experts):
@@ -65,25 +65,25 @@ def test_rounds_are_averaged_and_nothing_is_changed_in_place(noise, network, exp
     once = found_of(CONFIG, noise, observed)
     before = {name: array.copy() for name, array in once.kept.items()}
     saved = {name: once.kept[name] for name in sorted(once.kept, reverse=True)}
-    assert found_of(CONFIG, noise, observed, kept=saved).metrics == once.metrics
+    assert columns_of(found_of(CONFIG, noise, observed, kept=saved)) == columns_of(once)
     assert all((array == before[name]).all() for name, array in once.kept.items())
     # What was told by one round and not by the next is told by both, and a round of two clients
     # does not count.
     rng = np.random.default_rng(0)
     empty = observed | {"confidences": rng.normal(size=observed["confidences"].shape)}
-    after = found_of(CONFIG, noise, empty, kept=once.kept).metrics["two_stage_traced"]
-    assert found_of(CONFIG, noise, empty).metrics["two_stage_traced"] < 0.05 < after
+    after = columns_of(found_of(CONFIG, noise, empty, kept=once.kept))["two_stage_traced"]
+    assert columns_of(found_of(CONFIG, noise, empty))["two_stage_traced"] < 0.05 < after
     but_one = {name: values[:-1] for name, values in observed.items()}
     first = conclude(CONFIG, SeenRound(noise, but_one, EVERYONE[:-1], 0, fixed, {}))
     assert np.isnan(first.clients["two_stage_traced"]).tolist() == [False] * (CLIENTS - 1) + [True]
-    assert {one.subject for one in first.measures} == {
+    assert {one.of.name for one in first.measures} == {
         "clients",
         *(f"client_{i}" for i in range(CLIENTS - 1)),
     }
     then = conclude(
         CONFIG, SeenRound(noise, observed, EVERYONE, 1, fixed, first.kept)
     )  # the last one's means are of fewer
-    chances = {one.subject: one.chance for one in then.measures if one.metric == "traced"}
+    chances = {one.of.name: one.chance for one in then.measures if one.metric == "traced"}
     assert (
         chances.pop("clients") > 0
         and len(chances) == CLIENTS
@@ -159,7 +159,7 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
         ("apart", tpr * sia),
         ("sia", traced / tpr),
     ):
-        assert found.metrics[f"two_stage_{name}"] == pytest.approx(value), name
+        assert columns_of(found)[f"two_stage_{name}"] == pytest.approx(value), name
 
 
 def test_rates_by_hand():
@@ -243,7 +243,7 @@ def test_where_nothing_is_learned_all_is_at_chance_and_intervals_cover_it(noise,
             {"assignment": np.zeros(CLIENTS, int), "confidences": confidences},
             seed=audit,
         )
-        named = {one.metric: one for one in found.measures if one.subject == "clients"}
+        named = {one.metric: one for one in found.measures if one.of.name == "clients"}
         rows.append([named[name].value / named[name].chance - 1 for name in names])
         rows[-1].append(named["traced"].value - named["apart"].value)
         covered.append(
@@ -277,7 +277,7 @@ def test_rates_that_cannot_be_seen_and_labels_in_common_with_nobody(noise, netwo
     train = Examples(noise.train.x, noise.train.y % 9)
     data = replace(noise, nonmembers=other, train=train)
     found = found_of(Config(), data, observe(Config(), seen_by(data, network, experts)))
-    assert np.isnan(list(found.metrics.values())).all() and not found.measures
+    assert np.isnan(list(columns_of(found).values())).all() and not found.measures
     # An interval is of the members that count: those whose label a non-member has.
     data = replace(
         noise, nonmembers=Examples(noise.nonmembers.x, np.full(NONMEMBERS, 1)), train=train
@@ -285,7 +285,7 @@ def test_rates_that_cannot_be_seen_and_labels_in_common_with_nobody(noise, netwo
     config = Config(score="loss", targets=EACH, fpr=0.3)
     found = found_of(config, data, observe(config, seen_by(data, network, experts)))
     for client in EVERYONE.tolist():
-        (one,) = (one for one in found.measures if one.subject == f"client_{client}")
+        (one,) = (one for one in found.measures if one.of.name == f"client_{client}")
         count = int((train.y[client * EACH : (client + 1) * EACH] == 1).sum())
         assert [one.low, one.high] == pytest.approx(
             np.array(wilson(one.value * count, count))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from algorithms.core.columns import register
 from algorithms.core.messages import Assignment
 from algorithms.engine import block
 from algorithms.engine.block import train_again
@@ -31,7 +32,15 @@ from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 from tests.support.federations import rows
 from tests.support.passive import EVERYONE, fixed
-from tests.support.toy_federation import CLIENTS, EACH, FEATURES, NONMEMBERS, memorized, network_for
+from tests.support.toy_federation import (
+    CLIENTS,
+    EACH,
+    FEATURES,
+    NONMEMBERS,
+    columns_of,
+    memorized,
+    network_for,
+)
 
 SMALL = Config(queries=20, mock_updates=8, trees=50)
 PLAIN = {"lr": 0.05, "epochs": 1, "batch_size": 20, "backend": "loop"}
@@ -106,20 +115,20 @@ def found(config, data, network, start=None, clients=EVERYONE, **options):
 @pytest.mark.parametrize("round_", [0, 5])
 def test_clients_who_learn_by_heart_are_given_away(held, wide, later, round_):
     exposed = found(SMALL, held, wide, later if round_ else first(wide), round_=round_)
-    assert exposed.metrics["whitebox_accuracy"] > 0.9
+    assert columns_of(exposed)["whitebox_accuracy"] > 0.9
     accuracy = exposed.clients["whitebox_accuracy"]
     assert np.isnan(accuracy[0]) and (accuracy[1:] > 0.8).all()
-    assert exposed.metrics["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
-    assert exposed.metrics["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
-    assert exposed.metrics["whitebox_cov"] == pytest.approx(
+    assert columns_of(exposed)["whitebox_accuracy"] == pytest.approx(accuracy[1:].mean())
+    assert columns_of(exposed)["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
+    assert columns_of(exposed)["whitebox_cov"] == pytest.approx(
         accuracy[1:].std() / accuracy[1:].mean()
     )
-    named = {(one.subject, one.metric): one.value for one in exposed.measures}
+    named = {(one.of.name, one.metric): one.value for one in exposed.measures}
     rates = np.array(
         [[named[f"client_{i}", side] for i in range(1, CLIENTS)] for side in ("tpr", "tnr")]
     )
     apart = np.sqrt((rates * (1 - rates)).sum(axis=0).mean() / (SMALL.queries - 1) / 4)
-    assert exposed.metrics["whitebox_eod_null"] == pytest.approx(
+    assert columns_of(exposed)["whitebox_eod_null"] == pytest.approx(
         by_chance(accuracy[1:].mean(), apart, CLIENTS - 1)["eod"]
     )
     assert {target for target, _ in named} == {f"client_{i}" for i in range(1, CLIENTS)}
@@ -146,7 +155,7 @@ def test_where_membership_was_shuffled_it_is_at_chance(held, narrow):
     config = SMALL.model_copy(update={"queries": EACH})
     exposed = found(config, held, narrow, trained_on=trained_on)
     chance = (0.25 / (2 * EACH * (CLIENTS - 1))) ** 0.5
-    assert exposed.metrics["whitebox_accuracy"] == pytest.approx(0.5, abs=3 * chance)
+    assert columns_of(exposed)["whitebox_accuracy"] == pytest.approx(0.5, abs=3 * chance)
     halves = observe(config, seen_by(held, narrow, first(narrow), trained_on=trained_on))
     known, unknown = halves["members"][1:, ::2], halves["members"][1:, 1::2]
     assert known.mean() > unknown.mean() + 0.1  # and it is not that there was nothing to see
@@ -156,8 +165,8 @@ def test_without_the_trainer_nothing_is_found(held, narrow):
     exposed = found(SMALL, held, narrow, clients=[1, 4])
     assert np.isnan(exposed.clients["whitebox_accuracy"]).all()
     assert (
-        set(exposed.metrics) == set(whitebox_mia.AVERAGED)
-        and np.isnan(list(exposed.metrics.values())).all()
+        set(columns_of(exposed)) == set(register(whitebox_mia.METRICS))
+        and np.isnan(list(columns_of(exposed).values())).all()
     )
     assert exposed.measures == ()
 

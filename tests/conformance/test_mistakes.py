@@ -22,7 +22,7 @@ from algorithms.core.metric import Column, Metric
 METRICS = (Metric("least_norm", "Norms", "shortest update", table=Column(2, "least", 2)),)
 """
 ATTACK = UNSHOWN.replace('LABEL = "norm attack"\n', 'LABEL = "norm attack"\n' + METRICS).replace(
-    "metrics={}", 'metrics={"least_norm": float(norm.min())}'
+    "numbers=()", 'numbers=(Number("least_norm", float(norm.min())),)'
 )
 MODEL = inspect.getsource(mlp)
 

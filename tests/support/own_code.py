@@ -54,7 +54,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from attacks.interfaces import Exposure, Measure
+from algorithms.core.metric import Number, of_client
+from attacks.interfaces import Exposure
 from datasets.components import Config as SlotConfig
 
 from ._norms import norms
@@ -84,8 +85,8 @@ def conclude(config, seen):
     """The clients of the largest updates count as found."""
     norm = seen.observed["norm"]
     pairs = zip(norm, seen.clients, strict=True)
-    found = tuple(Measure(f"client_{client}", "relative_norm", float(one / norm.max())) for one, client in pairs)
-    return Exposure(metrics={}, measures=found)
+    found = tuple(Number("relative_norm", float(one / norm.max()), of_client(client)) for one, client in pairs)
+    return Exposure(numbers=(), measures=found)
 '''
 
 HELPER = '''"""Norms."""

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.core.metric import Number, variant
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Measure
+from attacks.interfaces import Audit
 from datasets.federation import Examples, Federation
 from orchestrator.conformance.example_runs import finished as finished
 from orchestrator.conformance.example_runs import inline_trial
@@ -143,6 +144,6 @@ class PlannedShadows:
         self.rounds.append(models.round)
         risks = self.plan(models.round)
         return {
-            j: Audit(risks[j], (Measure(attack.name, "balanced_accuracy", risks[j]),))
+            j: Audit(risks[j], (Number("balanced_accuracy", risks[j], variant(attack.name)),))
             for j in models.clusters
         }

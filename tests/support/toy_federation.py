@@ -8,14 +8,17 @@ from itertools import islice
 
 import numpy as np
 
+from algorithms.core.columns import columns
+from algorithms.core.metric import Number
 from algorithms.core.network import Network
 from algorithms.engine.backends.loop import passes
 from algorithms.models import mlp
 from algorithms.training import local_sgd
 from attacks._shadows import Shadow
-from attacks.interfaces import Audit, Cluster, Exposure, Measure
+from attacks.interfaces import Audit, Cluster, Exposure
 from attacks.shadow_mia import Config, shadow_jobs, train_shadows
 from datasets.federation import Examples, Federation, Preparation
+from orchestrator.config.metric_names import metrics
 from orchestrator.config.run import resolve
 from tests.support.federations import federation
 from tests.support.stand_ins import StandIn
@@ -114,8 +117,13 @@ def cluster_of(
     return Cluster(data, cluster, np.flatnonzero(assignment == cluster), np.array(left, np.int64))
 
 
-def measure(found: Audit | Exposure, subject: str, metric: str) -> Measure:
-    (only,) = [one for one in found.measures if (one.subject, one.metric) == (subject, metric)]
+def columns_of(found: Audit | Exposure) -> dict[str, float]:
+    """Columns of what an attack found."""
+    return columns(found.numbers, metrics())
+
+
+def measure(found: Audit | Exposure, subject: str, metric: str) -> Number:
+    (only,) = [one for one in found.measures if (one.of.name, one.metric) == (subject, metric)]
     return only
 
 

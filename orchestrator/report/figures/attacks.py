@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from algorithms.core.columns import interval
 from attacks.metrics import membership
 from datasets.components import described
 from orchestrator.config.metric_names import metric, metrics
@@ -212,7 +213,7 @@ def audit(arr: Arrangement) -> Figure | None:
         ),
         "",
     )
-    names = (audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
+    names = (*interval(audited.name), proof)
     cells = {
         trial["id"]: [claim_of(trial, audited), *(trial.get(name) for name in names)]
         for trial in arr.trials

@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from algorithms.core.columns import column
+from algorithms.core.metric import of_group
 from algorithms.metrics.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.config.metric_names import metric, ordered
 from orchestrator.papers.numbers import Number, compare
@@ -43,7 +45,9 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     names = [name for name in ordered(columns) if metric(name).over_rounds == title]
     # The metrics by group, if there are any of a metric, without that of all.
     names = [
-        name for name in names if not any(f"{name}_{group}" in names for group in GROUP_COLORS)
+        name
+        for name in names
+        if not any(column(name, of_group(group)) in names for group in GROUP_COLORS)
     ]
     if not names:
         return None

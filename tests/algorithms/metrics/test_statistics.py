@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from algorithms.core.columns import parts
 from algorithms.core.metric import Metric
 from algorithms.metrics.statistics import (
     SIGNIFICANT,
@@ -76,7 +77,7 @@ def test_no_name_and_no_unit_says_where_an_interval_ends(name: str) -> None:
         assert estimate([0.10, 0.05, 0.00], limits(own)).cell(2) == ("0.05", "± 0.12")
     declared = Metric(name, "Own", "own", limits=(0.0, None), chance="its_null")
     assert estimate([0.10, 0.05, 0.00], limits(declared)).cell(2) == ("0.05", "(0.00 to 0.17)")
-    assert [part.limits for part in declared.parts] == [(0.0, None)]
+    assert [part.limits for part in parts(declared)] == [(0.0, None)]
 
 
 def test_claims_have_a_largest_value_and_no_interval() -> None:

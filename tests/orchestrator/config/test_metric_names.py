@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from algorithms.core.columns import of_one_model
 from algorithms.core.metric import FAMILIES, Metric
 from datasets.components import complete, components
 from orchestrator.config.metric_names import (
@@ -19,7 +20,6 @@ from orchestrator.config.metric_names import (
     kind,
     metric,
     metrics,
-    of_one_model,
     ordered,
     table_columns,
 )
@@ -85,7 +85,7 @@ def test_no_name_of_a_group_makes_the_name_of_a_declared_metric(whole: str) -> N
     for name in federation(np.zeros((1, 1)), [1], group_names=names).group_columns:
         made = [f"{whole}_{name}{end}" for end in ("", "_null")]
         assert not metrics().keys() & {*made} and {metric(one).family for one in made} == {OTHER}
-        assert not any(map(of_one_model, made))
+        assert not any(of_one_model(one, metrics()) for one in made)
 
 
 def test_new_families_come_after_the_known_ones_and_unknown_metrics_last() -> None:

@@ -50,7 +50,7 @@ class Small(nn.Sequential):
 FILES = {
     "aggregation/scaled.py": AGGREGATION,
     "attacks/norms.py": ATTACK.replace(
-        "Exposure(metrics={}", 'Exposure(metrics={"norms_auc": 0.75}'
+        "Exposure(numbers=()", 'Exposure(numbers=(Number("norms_auc", 0.75),)'
     )
     .replace('LABEL = "norm attack"\n', f'LABEL = "norm attack"\n{TOLD}')
     .replace(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from algorithms.core.metric import Number, variant
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Measure
+from attacks.interfaces import Audit
 from orchestrator.trial.attack_round import ClusterModels
 from tests.support.planted import (
     ATTACK,
@@ -33,7 +34,7 @@ class Otherwise:
     all.
     """
 
-    def __init__(self, *measures: Measure, measured: float | None = None) -> None:
+    def __init__(self, *measures: Number, measured: float | None = None) -> None:
         self.measures, self.measured = measures, measured
 
     def audit(
@@ -47,9 +48,11 @@ class Otherwise:
         }
 
 
-@pytest.mark.parametrize("measures", [(), (Measure("gradient", "auc", 0.75),)], ids=["none", "auc"])
+@pytest.mark.parametrize(
+    "measures", [(), (Number("auc", 0.75, variant("gradient")),)], ids=["none", "auc"]
+)
 def test_a_risk_needs_no_measure_called_balanced_accuracy(
-    tmp_path: Path, measures: tuple[Measure, ...]
+    tmp_path: Path, measures: tuple[Number, ...]
 ) -> None:
     run = given(4, clustering=clustered("ifca"), attacks=[ATTACK])
     trial = finished(opened(run, tmp_path, shadows=Otherwise(*measures)))

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Metric
+from algorithms.core.metric import MEMBERSHIP, Metric, Number, variant
 from algorithms.core.network import Network
 from algorithms.engine import backends, federation
 from algorithms.engine.federation import train_models
 from attacks import _halves
-from attacks.interfaces import Answers, Exposure, Measure, Scores
+from attacks.interfaces import Answers, Exposure, Scores
 from attacks.metrics import membership
 from datasets.components import Config as SlotConfig
 from datasets.federation import Examples, Federation
@@ -118,7 +118,10 @@ class Keeper:
             np.full(n, "kept"), answers.pool.owner, known, answers.own, target=np.full(n, "run")
         )
         return Exposure(
-            {"kept": float(len(answers.inside))}, {}, (Measure("run", "kept", 1.0),), scores
+            (Number("kept", float(len(answers.inside))),),
+            {},
+            (Number("kept", 1.0, variant("run")),),
+            scores,
         )
 
 

@@ -15,9 +15,10 @@ from sklearn.metrics import roc_auc_score
 
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import Weights
+from algorithms.core.metric import Number, variant
 from algorithms.interfaces import Outcome
 from algorithms.metrics import classification
-from attacks.interfaces import Audit, Measure, Scores
+from attacks.interfaces import Audit, Scores
 from attacks.metrics import client_risk
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
@@ -313,13 +314,14 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
         member=np.array(members),
         score=np.arange(count) / 4,
     )
-    own = Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4, 0.6, 0.8, 0.5)
-    return ("shadow_mia", 5, cluster, Audit(0.0, (own, Measure("risk", "auc", 0.75)), scores))
+    own = Number("balanced_accuracy", 0.5 + cluster / 4, variant("shadow_mia"), 0.6, 0.8, 0.5)
+    risk = Number("auc", 0.75, variant("risk"))
+    return ("shadow_mia", 5, cluster, Audit(0.0, (own, risk), scores))
 
 
 def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
     audits = [
-        ("shadow_mia", 5, j, Audit(0.0, (), metrics={"mia_auc": auc}))
+        ("shadow_mia", 5, j, Audit(0.0, (), numbers=(Number("mia_auc", auc),)))
         for j, auc in enumerate((0.9, 0.6))
     ]
     for assignment, expected in (([0, 1], (0.75, 0.9)), ([1, 1], (0.6, 0.6))):
@@ -338,7 +340,12 @@ def test_the_largest_by_chance_is_the_mean_of_the_largest_of_each_draw():
         [np.nan] * 2,
     ]  # of four models, one that nobody uses, and one without
     audits = [
-        ("shadow_mia", 5, j, Audit(0.0, (), by_chance={"mia_auc": np.array(one)}))
+        (
+            "shadow_mia",
+            5,
+            j,
+            Audit(0.0, (), numbers=(Number("mia_auc", 1.0),), by_chance={"mia_auc": np.array(one)}),
+        )
         for j, one in enumerate(draws)
     ]
     before = [
@@ -348,8 +355,9 @@ def test_the_largest_by_chance_is_the_mean_of_the_largest_of_each_draw():
     found = Findings(
         np.array([0, 1, 3]), [*before, *audits]
     )  # of attacks before and after the round the latter count
-    columns = metric_rows.attack_columns(found, ["minority", "majority", "cluster_2"])
-    assert columns == pytest.approx({"mia_auc_null": 0.45, "mia_auc_worst_null": 0.65})
+    columns = metric_rows.attack_columns(found, ["minority", "majority", "other_2", "other_3"])
+    assert columns["mia_auc_null"] == pytest.approx(0.45)
+    assert columns["mia_auc_worst_null"] == pytest.approx(0.65)
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
