@@ -132,7 +132,7 @@ def test_local_epochs() -> Iterator[str]:
     yield f"From one to five epochs, the mean success rises by {shown(rises)} (printed: 0.166)"
     few, many = map(beyond_classes, (one, five))
     yield (
-        f"by classes rises by more, {shown(differences(many, few, 'sia_mean'))}: from "
+        f"label baseline rises by more, {shown(differences(many, few, 'sia_mean'))}: from "
         f"{shown(few['sia_mean'])} to"
     )
     yield f"to {shown(many['sia_mean'])} (looked at afterwards)"
@@ -228,8 +228,7 @@ def test_strength_of_the_penalty() -> Iterator[str]:
     assert of_collapsed["f1_macro"][3:].to_numpy() == pytest.approx(one_class)
     row = collapsed.iloc[0]
     yield (
-        f"its mean success is {row['sia_mean']:.3f}, and {chance[row['id']]:.3f} by chance with "
-        "owners permuted"
+        f"its mean success is {row['sia_mean']:.3f}, and the label baseline {chance[row['id']]:.3f}"
     )
     assert (of_collapsed["sia_mean"] - by_classes(of_collapsed))[3:].abs().max() < 0.001
     yield f"(A blind guess has {row['sia_chance']:.1f}.)"
@@ -320,7 +319,7 @@ def test_what_the_sweep_on_beta_expects() -> Iterator[str]:
 @stated("docs/finp.md")
 def test_finp_sentences() -> Iterator[str]:
     trials, before = measured("finp_har"), measured("finp_har_20")
-    yield from (f"(`docs/measured/{name}.parquet`" for name in ("finp_har", "finp_har_20"))
+    yield from (f"`docs/measured/{name}.parquet`" for name in ("finp_har", "finp_har_20"))
     everything = trials.groupby("seed")[["cov_null", "eod_null"]].mean().mean()
     yield f"{everything['cov_null']:.2f} for CoV and {everything['eod_null']:.2f} for EOD"
     beyond = {
@@ -402,7 +401,7 @@ def test_exposure_beyond_the_mix_of_labels() -> Iterator[str]:
     rises = [estimate(against_baseline(chance, one, "null")) for one in PENALIZED]
     assert min(one.low for one in rises) > 0
     rises.sort(key=lambda one: one.mean)
-    yield f"by classes it rises by {rises[0].mean:.3f} to {rises[-1].mean:.3f}"
+    yield f"label baseline rises by {rises[0].mean:.3f} to {rises[-1].mean:.3f}"
     later = beyond_baseline(trials[trials["seed"] >= 52])
     yield (
         f"the six have p of {max(paired_test(later[pair]) for pair in six):.3f} or less without "

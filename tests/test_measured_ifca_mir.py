@@ -257,41 +257,30 @@ def test_the_trials_of_ifca_and_ifca_mir_at_the_papers_size() -> Iterator[str]:
         ("majority", "minority"),
     )
     plain, risky = (trials.loc[name] for name in ("ifca", "ifca_mir"))
-    sides = ((plain, " (majority)"), (risky, ""))
-    accuracies = (
-        f"{one.accuracy_majority:.3f}{which} and {one.accuracy_minority:.3f}"
-        for one, which in sides
-    )
-    yield ", those of IFCA-MIR ".join(accuracies)
-    for one, theirs in ((plain, ", where Figure 1 has 0.63 for the minority's"), (risky, "")):
-        found, chance = (
-            [one[f"mia_accuracy_{group}{of}"] for group in groups] for of in ("", "_null")
-        )
-        accuracy = (
-            "its accuracy is {:.3f} on the majority's model and {:.3f} on the minority's".format(
-                *found
-            )
-        )
-        by_chance = "{:.3f} and {:.3f} by chance".format(*chance)
-        yield f"{accuracy}, {by_chance}{theirs}, and {one['violations']:.0f} of 200"
-        yield f"violated, {one['violations_null']:.1f} by chance"
     audits = (
         measured("ifca_mir_mnist_minority_rounds")
         .query("attacked")
         .groupby("id")
         .mean(numeric_only=True)
     )
-    over = [audits.loc[one["id"]] for one in (plain, risky)]
-    above = [
-        one[f"mia_accuracy_{group}"] - one[f"mia_accuracy_{group}_null"]
-        for one in over
-        for group in groups
-    ]
-    yield "by {:.3f} (majority) and {:.3f} under IFCA, by {:.3f} and {:.3f} under IFCA-MIR".format(
-        *above
-    )
-    yield "and {:.1f} and {:.1f} clients are violated".format(*(one["violations"] for one in over))
-    yield "{:.1f} and {:.1f} by chance. So".format(*(one["violations_null"] for one in over))
+    for name, one in (("IFCA", plain), ("IFCA-MIR", risky)):
+        over = audits.loc[one["id"]]
+        found, chance = (
+            ", ".join(f"{one[f'mia_accuracy_{group}{end}']:.3f}" for group in groups)
+            for end in ("", "_null")
+        )
+        above = ", ".join(
+            f"{over[f'mia_accuracy_{group}'] - over[f'mia_accuracy_{group}_null']:.3f}"
+            for group in groups
+        )
+        cells = [
+            f"{one.accuracy_majority:.3f}, {one.accuracy_minority:.3f}",
+            f"{found} ({chance})",
+            f"{one['violations']:.0f} ({one['violations_null']:.1f})",
+            above,
+            f"{over['violations']:.1f} ({over['violations_null']:.1f})",
+        ]
+        yield f"| {name} | {' | '.join(cells)} |"
     clients = measured("ifca_mir_mnist_minority_clients")
     of_ifca = (
         clients[clients["id"] == plain["id"]]
