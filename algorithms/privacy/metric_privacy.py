@@ -45,7 +45,7 @@ UPDATES_FOR = (
     "divides the noise by the largest distance between two clients' models, which no sum contains"
 )
 LABEL, COLOR = "metric privacy", 1
-AGAINST = "whoever sees the models that are sent"
+AGAINST = "readers of the released models"
 GUARANTEE = "none: noise shrinks with the distance of models; audited by canaries"
 COST = "noise of z C / d times the largest weight in every parameter; the server reads every update"
 PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}

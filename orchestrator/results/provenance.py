@@ -95,19 +95,20 @@ def source_key(data: Component[Any, Any]) -> str:
     return repr((data.name, data.config.model_copy(update={"clients": 1, "split_seed": None})))
 
 
+# What is said of a data set that changes no example.
+NO_EXAMPLES = ("remarks", "file_rows", "rows")
+
+
 def data_hash(data: Source | Federation) -> str:
     """The hash of a loaded data set, or of its partition: of examples and labels, and of all
     else that is said of them.
     """
     digest = hashlib.blake2b(digest_size=8)
     for name, value in sorted(vars(data).items()):
-        # What it makes follows from the examples and the configuration, and remarks change no
-        # example.
-        if (
-            name == "remarks"
-            or (name == "fit" and value is not None)
-            or (name == "server" and value is None)
-        ):
+        # What ``fit`` makes follows from the examples and the configuration.
+        fitted = name == "fit" and value is not None
+        unnamed = name == "server" and value is None
+        if name in NO_EXAMPLES or fitted or unnamed:
             continue
         digest.update(name.encode())
         parts = [value.x, value.y] if hasattr(value, "x") else [value]
