@@ -264,7 +264,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         name: np.vstack([*seen.kept.get(name, ()), values])
         for name, values in of_all(seen, rows).items()
     }
-    measures = so_far(config, kept)
+    measures = added_up(config, kept)
     measures += of_clients("sia_accuracy", clients, accuracy, (low, high), chance)
     return Exposure(
         numbers=(
@@ -277,7 +277,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     )
 
 
-def so_far(config: Config, kept: Mapping[str, Doubles]) -> list[Number]:
+def added_up(config: Config, kept: Mapping[str, Doubles]) -> list[Number]:
     """Return what was matched and traced in all rounds so far."""
     found = list[Number]()
     for metric, name in (("remap_accuracy", "matched"), ("sia_accuracy", "traced")):

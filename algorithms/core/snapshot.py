@@ -60,9 +60,12 @@ class Snapshot:
         for name, array in arrays.items():
             self._seen[id(array)] = array
             self._copy(name, array)
+        self._waiting: deque[tuple[str, Any]] = deque()
         self._visit("", module)
         for name, array in arrays.items():
             self._visit_attached(name, array)
+        while self._waiting:  # no recursion, as what is reached may be a long chain
+            self._look_into(*self._waiting.popleft())
         for name, (read, write) in GENERATORS.items():
             state = read()
             self.values[name] = pickle.dumps(state)
@@ -92,6 +95,9 @@ class Snapshot:
         if id(value) in self._seen or isinstance(value, ModuleType):
             return
         self._seen[id(value)] = value
+        self._waiting.append((name, value))
+
+    def _look_into(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.flags.writeable:
             value = torch.from_numpy(value)  # which shares its memory
         if isinstance(value, torch.Tensor):

@@ -71,6 +71,8 @@ def test_a_value_error_about_the_configuration_is_let_through():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_interrupts_the_command_in_it_is_heard(number):
+    # Other tests of this process may leave it deaf.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with heeded(), pytest.raises(KeyboardInterrupt):
         called("weigh", lambda *_: signal.raise_signal(number), SIZES)
 

@@ -26,7 +26,7 @@ SPLIT = (
 )
 ATTACK = (
     HEAD
-    + "from attacks.interfaces import Exposure, Measure\n\nKINDS = ('updates',)"
+    + "from algorithms.core.metric import Number\nfrom attacks.interfaces import Exposure\n\nKINDS = ('updates',)"
     + CONFIG
     + "def observe(config, seen):\n    return np.zeros(len(seen.params))\n\n\n"
     + "def conclude(config, seen):\n    {line}\n"
@@ -95,9 +95,9 @@ def planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., 
         ("split", "return replace(made, test_owner=made.test_owner + 9)", "owners of test"),
         ("attacks", "raise ValueError('no')", "base.attacks: mine fails in conclude"),
         ("attacks", "return None", "it returned None; it must return Exposure"),
-        ("attacks", "return Exposure({}, {'a': np.zeros(1)})", "the column a of shape [1]"),
-        ("attacks", "return Exposure({'a': [1]})", "list as the metric a"),
-        ("attacks", "return Exposure({}, measures=(1,))", "int among its measures"),
+        ("attacks", "return Exposure((), {'a': np.zeros(1)})", "the column a of shape [1]"),
+        ("attacks", "return Exposure((Number('a', [1]),))", "list as the number a"),
+        ("attacks", "return Exposure(measures=(1,))", "int among its measures"),
         ("objective", "raise SystemExit('bye')", "base.objective.name: mine fails in loss"),
         ("objective", "return each", "a tensor of shape [8]"),
         ("objective", "return each.detach().mean()", "base.objective.name: mine fails on these"),
