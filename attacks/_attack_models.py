@@ -69,12 +69,14 @@ def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
 
 
 def _one_for_all(recipe: Recipe, shadow: Outputs, rng: np.random.Generator) -> Attack:
-    mean, scale = np.zeros(shadow.logits.shape[1]), np.ones(shadow.logits.shape[1])
+    mean = np.zeros(shadow.logits.shape[1])
+    scale = np.ones(shadow.logits.shape[1])
     if recipe.standardized:
         features = probabilities(shadow.logits)
         # The standard deviation of a class that the shadows never predict is 0, which must not be a
         # divisor.
-        mean, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-6)
+        mean = features.mean(axis=0)
+        scale = np.maximum(features.std(axis=0), 1e-6)
 
     def inputs(outputs: Outputs) -> list[Floats]:
         read = [((probabilities(outputs.logits) - mean) / scale).astype(np.float32)]
@@ -135,7 +137,8 @@ class Branches:
 
     def _activations(self, inputs: Sequence[Floats]) -> list[list[Floats]]:
         """Return for each branch its input and the output of each of its layers."""
-        layers, paths = iter(self.layers), []
+        layers = iter(self.layers)
+        paths = []
         for x, depth in zip(inputs, self.depths, strict=True):
             path = [x]
             for _ in range(depth):
@@ -168,7 +171,8 @@ class Branches:
         layer = len(self.layers) - 1
         for path in reversed(paths):
             width = path[-1].shape[1]
-            here, back = back[:, -width:], back[:, :-width]
+            here = back[:, -width:]
+            back = back[:, :-width]
             for below, above in zip(path[-2::-1], path[:0:-1], strict=True):
                 layer -= 1
                 here = here * (above > 0)
@@ -222,7 +226,8 @@ class Adam:
     """
 
     def __init__(self, lr: float, size: int) -> None:
-        self.lr, self.steps = lr, 0
+        self.lr = lr
+        self.steps = 0
         self.mean, self.square, self.scratch = (np.zeros(size, np.float32) for _ in range(3))
 
     def step(self, params: Floats, gradients: Floats) -> None:

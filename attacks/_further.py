@@ -78,7 +78,8 @@ def strongest(attacks: Mapping[str, Rehearsal], inside: Bools) -> list[str]:
     ``attacks`` score replicas without a pair; ``inside`` [replicas, n] says who was trained on an
     example.
     """
-    pairs, names = len(inside) // 2, []
+    pairs = len(inside) // 2
+    names = []
     for pair in [*range(pairs), -1]:
         others = targets.rehearsals(pair, pairs)
         found = {
@@ -105,7 +106,8 @@ def pmia(
     """
     from scipy.stats import norm
 
-    phi, outside = references.phi, ~references.inside
+    phi = references.phi
+    outside = ~references.inside
     center = np.nanmedian(np.where(outside, phi, np.nan), axis=0)
     spread = moments(phi, outside).variance(references.is_individual(variance))
     out = norm.logpdf(target, center, np.sqrt(spread))

@@ -11,11 +11,10 @@ A replica is as large as the run if as many examples were held back for every cl
 on. It is half as large if none were.
 
 In replicas, which example of a pool is in is drawn, so nothing but training tells. In the run it is
-not drawn: what
-tells held-back examples from a client's own otherwise is taken for membership. Hence the same
-classes, and no other people's examples. Where fewer examples of a class were held back than trained
-on, this class is still the likelier to be in; and examples of nobody are matched by class alone, so
-a client whose examples differ from theirs within a class is recognized.
+not drawn: what tells held-back examples from a client's own otherwise is taken for membership.
+Hence the same classes, and no other people's examples. Where fewer examples of a class were held
+back than trained on, this class is still the likelier to be in; and examples of nobody are matched
+by class alone, so a client whose examples differ from theirs within a class is recognized.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
 
 # Places of the stream "replicas", beside those of client inference (1 and 2).
-HALVES, HELD_BACK = 3, 4
+HALVES = 3
+HELD_BACK = 4
 FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
@@ -60,7 +60,8 @@ def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: I
 
 def rank_within(owner: Ints, draws: Doubles) -> Ints:
     """Return the place of each example among its client's, [n], in the order of ``draws`` [n]."""
-    order, sizes = np.lexsort((draws, owner)), np.bincount(owner)
+    order = np.lexsort((draws, owner))
+    sizes = np.bincount(owner)
     rank = np.empty(len(owner), np.int64)
     rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
     return rank
@@ -99,7 +100,8 @@ def pool(config: Any, data: Federation, stream: Stream) -> Pool:
     rows, client = (
         (np.empty(0, np.int64),) * 2 if config.pool == "training" else partition(data, rng)
     )
-    stored, strengths = _held_back(data)[rows], data.draw_strengths(client, rng)
+    stored = _held_back(data)[rows]
+    strengths = data.draw_strengths(client, rng)
     x = [data.train.x] + ([data.prepare(stored.x, strengths)] if len(rows) else [])
     owner = np.concatenate([data.owner(), client])
     order = np.argsort(owner, kind="stable")  # every client's training examples come first
@@ -125,11 +127,10 @@ def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
     Returns the positions of the examples among all that were held back, the non-members first, then
     the shadow set; and the client of each.
     """
-    holder, labels = (
-        np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]),
-        _held_back(data).y,
-    )
-    rows, clients = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    holder = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
+    labels = _held_back(data).y
+    rows = [np.empty(0, np.int64)]
+    clients = [np.empty(0, np.int64)]
     for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
         order = rng.permutation(np.flatnonzero(holder == client))
         trained = np.bincount(data.client(client).y, minlength=data.classes)
@@ -163,7 +164,8 @@ def data_problems(config: Any, data: Federation) -> Problems:
     sizes = np.zeros(data.clients, np.int64)
     if config.pool != "training":
         sizes = np.bincount(partition(data, np.random.default_rng(0))[1], minlength=data.clients)
-    if (small := data.sizes + sizes < 2).any():
+    small = data.sizes + sizes < 2
+    if small.any():
         client = int(np.argmax(small))
         sentence = (
             "every client needs 2 examples or more, half of which a replica trains on; "

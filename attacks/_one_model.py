@@ -70,7 +70,8 @@ def attack(
         """Decide with thresholds that each half gets from the other: one or, which changes the
         order, one per class.
         """
-        shifted, classes = np.empty_like(signal), outputs.logits.shape[1]
+        shifted = np.empty_like(signal)
+        classes = outputs.logits.shape[1]
         for half in (first, ~first):
             other = outputs[~half]
             if by_class:
@@ -115,7 +116,8 @@ def measures(
         ranked = decided = Success.of(scores.ranked, member, rng)
         if scores.decided is not scores.ranked:
             decided = Success.of(scores.decided, member, rng)
-        values, ranges = dict(ranked.values), dict(ranked.ranges)
+        values = dict(ranked.values)
+        ranges = dict(ranked.ranges)
         for measure in DECIDED:
             values[measure], ranges[measure] = decided.values[measure], decided.ranges[measure]
         both = Success(values, ranges, ranked.members, ranked.nonmembers)
@@ -130,7 +132,8 @@ def modified_entropy(logits: NDArray[Any], labels: Ints) -> Doubles:
     >>> modified_entropy(np.log([[0.5, 0.5]]), np.array([0])).round(4).tolist()  # ln 2 / 2 from each class
     [0.6931]
     """
-    rows, top = np.arange(len(labels)), logits.argmax(axis=1)
+    rows = np.arange(len(labels))
+    top = logits.argmax(axis=1)
     p = membership.probabilities(logits)
     complement = np.log1p(-np.minimum(p, 0.5))
     # Only the largest p can be near 1, where 1 - p has no digits left; there it is computed from

@@ -185,11 +185,9 @@ def draw_queries(
     available = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
     available[aside] = False
     outside = at_most(limit, np.flatnonzero(available), rng)
-    stored, owner, members = (
-        data.nonmembers[outside],
-        data.nonmember_owner[outside],
-        data.owner()[inside],
-    )
+    stored = data.nonmembers[outside]
+    owner = data.nonmember_owner[outside]
+    members = data.owner()[inside]
     resembled = resembled_clients(data, clients, owner, rng)
     if matched:
         shown = transformed(data, stored, resembled, rng)
@@ -210,7 +208,8 @@ def set_aside(share: float | Literal["auto"], data: Federation, stream: Stream) 
     one more or less. ``auto``, if not resolved, is none.
     """
     owners = np.concatenate([data.owner(), data.nonmember_owner])
-    outside, number = np.arange(len(owners)) >= len(data.train), np.arange(len(owners) + 1)
+    outside = np.arange(len(owners)) >= len(data.train)
+    number = np.arange(len(owners) + 1)
     order = np.lexsort((stream("attack_targets", 0, SIDES).random(len(owners)), owners, outside))
     aside = np.empty(len(owners), bool)
     aside[order] = np.diff(np.floor(number * (0 if share == "auto" else share))) > 0
@@ -316,7 +315,8 @@ def cohort_problems(name: str, run: Run, fewest: int) -> Problems:
     """Say if in every round fewer than so many clients take part, whom an attack of this name
     compares.
     """
-    clients, sampled = run.data.config.clients, run.participation == "fixed"
+    clients = run.data.config.clients
+    sampled = run.participation == "fixed"
     cohort = max(1, round(run.participation_rate * clients)) if sampled else clients
     if cohort >= fewest:
         return []
@@ -341,9 +341,11 @@ def comparison_problems(name: str, config: Any, data: Federation) -> Problems:
                 f"{data.name} has none",
             )
         ]
-    others, offered = config.nonmembers == "other_client", "nonmembers" in type(config).model_fields
+    others = config.nonmembers == "other_client"
+    offered = "nonmembers" in type(config).model_fields
     most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
-    if (count := most if others else outsiders(config, data)) < FEWEST_NONMEMBERS:
+    count = most if others else outsiders(config, data)
+    if count < FEWEST_NONMEMBERS:
         remedy = (
             "raise targets"
             if others
@@ -381,19 +383,23 @@ def problems(name: str, config: Any, data: Federation) -> Problems:
 
 
 def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
-    members, plain = targets(data, stream, config.targets), data.prepare.transform == "none"
+    members = targets(data, stream, config.targets)
+    plain = data.prepare.transform == "none"
     inside = np.arange(members.size).reshape(members.shape)
-    own_held_out, size = holds_out(data), outsiders(config, data)
+    own_held_out = holds_out(data)
+    size = outsiders(config, data)
     nobodys = np.flatnonzero(data.nonmember_owner == NOBODY)
     compared = nobodys[:0]
-    if count := of_nobody(config, data):
+    count = of_nobody(config, data)
+    if count:
         compared = np.sort(stream("attack_targets", 0, 9).choice(nobodys, count, replace=False))
 
     def like(stored: Examples, client: int) -> Examples:
         return transformed(data, stored, client, stream("attack_targets", client, 7))
 
     if config.nonmembers == "other_client":
-        outside, numbers = data.train[:0], of_others(config, members, stream)
+        outside = data.train[:0]
+        numbers = of_others(config, members, stream)
         examples = numbers
     elif plain and not own_held_out.any():
         # All clients are compared with the same examples, which look the same for all.
@@ -402,11 +408,13 @@ def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
     else:
         parts = []
         for i in range(data.clients):
-            tests, stored = data.test[:0], data.nonmembers[compared]
+            tests = data.test[:0]
+            stored = data.nonmembers[compared]
             if own_held_out[i]:
                 tests, stored = _own(data, i, size, stream)
             parts += [tests, like(stored, i)]
-        outside, each = joined(parts), np.arange(data.clients * size).reshape(-1, size)
+        outside = joined(parts)
+        each = np.arange(data.clients * size).reshape(-1, size)
         numbers = members.size + each
         examples = members.size + np.where(own_held_out[:, None], size + each, np.arange(size))
     stored = data.shadow if len(data.shadow) else data.nonmembers[np.setdiff1d(nobodys, compared)]

@@ -68,7 +68,8 @@ def exposed(result: Exposure, _config: Any, seen: Any) -> str | None:
 
 def audited(result: Audit, _config: Any, model: AttackedModel) -> str | None:
     """Check the numbers of an audit, and the scores [n] of examples."""
-    scores, clients = result.scores, model.cluster.data.clients
+    scores = result.scores
+    clients = model.cluster.data.clients
     sizes = {name: np.shape(column) for name, column in vars(scores).items() if column is not None}
     if len({*sizes.values()}) > 1 or len(sizes["score"]) != 1:
         return f"scores of shapes {sizes}; they must be [n], all as long"

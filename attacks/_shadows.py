@@ -112,10 +112,13 @@ def shadow_jobs(
     model's accuracy on its clients' training examples is rounded to whole percents, so jobs differ
     only if it changed by about a point.
     """
-    clients, data, federated = cluster.clients, cluster.data, config.imitates
+    clients = cluster.clients
+    data = cluster.data
+    federated = config.imitates
     half = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow))
     shares = portions(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
-    holders, sizes = clients[shares > 0], shares[shares > 0]
+    holders = clients[shares > 0]
+    sizes = shares[shares > 0]
 
     def seed(purpose: str, *numbers: int) -> int:
         return seed_for(purpose, *numbers, *clients.tolist())
@@ -127,14 +130,16 @@ def shadow_jobs(
         if config.shadow_transform == "none":
             return untransformed(data, len(owners))
         if config.shadow_transform == "mixture":
-            among, owners = np.arange(data.clients), np.full(len(owners), NOBODY)
+            among = np.arange(data.clients)
+            owners = np.full(len(owners), NOBODY)
         else:
             among = clients
         return data.draw_strengths(resembled_clients(data, among, owners, rng), rng)
 
     def job(k: int) -> ShadowJob:
         order = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
-        members, nonmembers = order[:half], np.sort(order[half : 2 * half])
+        members = order[:half]
+        nonmembers = np.sort(order[half : 2 * half])
         owners = np.full(len(data.shadow), NOBODY)
         if federated:
             owners[members] = np.repeat(holders, sizes)
@@ -193,7 +198,8 @@ def train_shadows(
     shadows = list[Shadow]()
     for job, own, (model, epochs) in zip(jobs, queries, trained, strict=True):
         network.load(model)
-        logits, member = network.logits(own.x), np.arange(len(own)) < len(job.members)
+        logits = network.logits(own.x)
+        member = np.arange(len(own)) < len(job.members)
         accuracy = float(np.mean((logits.argmax(axis=1) == own.y)[member]))
         shadows.append(
             Shadow(
@@ -263,7 +269,8 @@ def _train_single(
     """Train one model until it is accurate enough on the members; return it with its epochs."""
     from algorithms.engine.backends.loop import passes
 
-    rng, members = np.random.default_rng(job.seed), queries[: len(job.members)]
+    rng = np.random.default_rng(job.seed)
+    members = queries[: len(job.members)]
     network.load(network.initial(rng))
     epochs = 0
     for loss in islice(passes(network, members, run.training, rng, data.prepare), job.max_epochs):

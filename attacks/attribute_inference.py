@@ -25,8 +25,7 @@ with the variance of paired hits to which one of either kind is added (Bonett an
 the MCC by a bootstrap of members. The model is taken as it is.
 
 Sources: csmia, Mehnaz et al. (2022); yeom, Yeom et al. (2018), adversary 4; bb, bb_ip and the
-comparison with imputation,
-Jayaraman and Evans (2022).
+comparison with imputation, Jayaraman and Evans (2022).
 
 Differences from the papers: priors and the forest never see the attacked rows; the forest knows y,
 as the attacks do.
@@ -84,7 +83,8 @@ SIZES = (
     5000,
 )  # rows with which imputation is fitted besides, to see what more of them would give
 MOST = 10_000  # rows that it is fitted on
-TREES, RESAMPLES = 100, 200
+TREES = 100
+RESAMPLES = 200
 NAME = "attribute_inference"  # what the headline's measures are of
 IMPUTATION = variant(f"{NAME}, imputation")
 
@@ -151,7 +151,8 @@ def attacked(config: Config, data: Federation) -> tuple[Ints, NDArray[np.float32
         [flat(data.train.x), flat(data.prepare(stored.x, untransformed(data, len(stored))))]
     )
     of_inputs = np.array(data.columns or [str(place) for place in range(x.shape[1])])
-    y, wanted = np.concatenate([data.train.y, stored.y]), config.attribute
+    y = np.concatenate([data.train.y, stored.y])
+    wanted = config.attribute
     columns = list(dict.fromkeys(of_inputs.tolist()))
     if wanted not in (*columns, "auto"):
         raise DataError(
@@ -160,7 +161,8 @@ def attacked(config: Config, data: Federation) -> tuple[Ints, NDArray[np.float32
     for column in columns if wanted == "auto" else [wanted]:
         places = np.flatnonzero(of_inputs == column)
         values, number = np.unique(x[:, places], axis=0, return_inverse=True)
-        if not (why := unfit(number.ravel(), y)):
+        why = unfit(number.ravel(), y)
+        if not why:
             return places, values
     unable = (
         "no column can be attacked; the last one"
@@ -202,7 +204,8 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Attack one model; without non-members of its clients all is NaN."""
-    data, network = model.cluster.data, model.network
+    data = model.cluster.data
+    network = model.network
     asking, fitting, resampling = model.rng.spawn(3)
     (places, candidates), (known, aside) = attacked(config, data), background(data)
     asked = draw_queries(config.queries, data, model.cluster.clients, asking, aside=aside)
@@ -241,13 +244,16 @@ def _compared(
     rng: np.random.Generator,
 ) -> Audit:
     """Compare the answers of every attack with the truth [n], and with those of imputation."""
-    member, alone = asked.member, answers.pop("imputation")
+    member = asked.member
+    alone = answers.pop("imputation")
     base = alone == truth
-    chance, of_imputation = float(base[member].mean()), float(mcc(truth[member], alone[member], m))
+    chance = float(base[member].mean())
+    of_imputation = float(mcc(truth[member], alone[member], m))
     numbers = [Number("attribute_imputation", chance, chance=majority)]
     measures = [accuracy(IMPUTATION, "accuracy", base[member], majority)]
     for name, answer in answers.items():
-        hit, of = answer == truth, variant(NAME if name == config.headline else f"{NAME}, {name}")
+        hit = answer == truth
+        of = variant(NAME if name == config.headline else f"{NAME}, {name}")
         found = [
             leaked(of, hit, base, member, asked.labels),
             accuracy(of, "accuracy", hit[member], chance),
@@ -275,7 +281,8 @@ def tried(
     shape: tuple[int, ...],
 ) -> NDArray[np.float32]:
     """Return logits [n, m, classes] of n rows with each of the m values of the column."""
-    rows, logits = rows.copy(), []
+    rows = rows.copy()
+    logits = []
     for candidate in candidates:
         rows[:, places] = candidate
         logits.append(network.logits(rows.reshape(-1, *shape)))
@@ -319,13 +326,12 @@ def guesses(
     ``imputed`` [n, m] and ``prior`` [m] are probabilities, ``mean_loss`` is in nats.
     """
     n, m, classes = logits.shape
-    answered, labels = logits.reshape(-1, classes), np.repeat(y, m)
+    answered = logits.reshape(-1, classes)
+    labels = np.repeat(y, m)
     predicted = answered.argmax(axis=1)
     confidence = membership.confidences(answered, predicted).reshape(n, m)
-    loss, right = (
-        membership.losses(answered, labels).reshape(n, m),
-        (predicted == labels).reshape(n, m),
-    )
+    loss = membership.losses(answered, labels).reshape(n, m)
+    right = (predicted == labels).reshape(n, m)
     passed = loss < mean_loss
     by_case = np.where(
         right.any(axis=1, keepdims=True), np.where(right, confidence, -np.inf), -confidence
@@ -369,7 +375,8 @@ def leaked(of: Of, hit: Bools, imputed: Bools, member: Bools, labels: Ints) -> N
             for one, other in ((hit, imputed), (imputed, hit))
         )
         value += sign * (gained - lost) / n
-        p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+        p = (gained + 1) / (n + 2)
+        q = (lost + 1) / (n + 2)
         variance += (p + q - (p - q) ** 2) / (n + 2)
     reach = Z95 * variance**0.5
     return Number("leak", value, of, value - reach, value + reach, 0.0)
@@ -381,7 +388,8 @@ def correlation(
     """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation
     of a bootstrap.
     """
-    rows, value = rng.integers(0, len(truth), (RESAMPLES, len(truth))), float(mcc(truth, guess, m))
+    rows = rng.integers(0, len(truth), (RESAMPLES, len(truth)))
+    value = float(mcc(truth, guess, m))
     reach = (
         Z95 * float(np.std(mcc(truth[rows], guess[rows], m))) or NAN
     )  # all drawn alike say nothing of others
@@ -402,7 +410,8 @@ def mcc(truth: Ints, guess: Ints, m: int) -> Doubles:
         .reshape(*draws, m, m)
         .astype(np.float64)
     )
-    true, guessed = both.sum(axis=-1), both.sum(axis=-2)
+    true = both.sum(axis=-1)
+    guessed = both.sum(axis=-2)
     spread = (n**2 - (true**2).sum(axis=-1)) * (n**2 - (guessed**2).sum(axis=-1))
     covered = np.trace(both, axis1=-2, axis2=-1) * n - (true * guessed).sum(axis=-1)
     return np.divide(covered, np.sqrt(spread), out=np.zeros_like(covered), where=spread > 0)[()]

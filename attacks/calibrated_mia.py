@@ -15,20 +15,19 @@ et al. 2022 and later).
     the same for the run's own model, with all replicas as references, where examples were held back
 
 Thresholds come from other replicas in the role of the target, that for a low FPR, too: on the
-target's own ROC curve,
-it would be chosen with a look at who was in, and a guess would be right more often than at that
-FPR. All methods are measured; the one that counts (``headline``) is the best one on replicas that
-the target is not among, each half of the replicas being judged without the other, which takes 12 of
-them; with fewer it is BASE, and with 2 the loss. So neither is chosen with a look at the target.
-The intervals are over targets, that is, over other halves of the same examples; those of the run
-are over clients. Further ``scores`` are measured beside these, and change none of them
-(`attacks._further`).
+target's own ROC curve, it would be chosen with a look at who was in, and a guess would be right
+more often than at that FPR. All methods are measured; the one that counts (``headline``) is the
+best one on replicas that the target is not among, each half of the replicas being judged without
+the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither is chosen
+with a look at the target. The intervals are over targets, that is, over other halves of the same
+examples; those of the run are over clients. Further ``scores`` are measured beside these, and
+change none of them (`attacks._further`).
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the
-same clients, so that
-an example's owner and group stay the same, and exposure is known for each of them. Confidences are
-of one query, without augmentations. An example is compared with what the very model says that its
-owner trained last; that of a client that was absent in all rounds is not attacked.
+same clients, so that an example's owner and group stay the same, and exposure is known for each of
+them. Confidences are of one query, without augmentations. An example is compared with what the very
+model says that its owner trained last; that of a client that was absent in all rounds is not
+attacked.
 """
 
 from __future__ import annotations
@@ -74,7 +73,8 @@ from attacks.metrics.targets import Estimate, Rehearsal, Targets
 from datasets.components import Config as SlotConfig
 
 KINDS = ("halves",)
-LABEL, COLOR = "calibrated membership attack", 0
+LABEL = "calibrated membership attack"
+COLOR = 0
 ASKS = "was this example trained on?"
 PAPERS = {
     "LiRA": "https://arxiv.org/abs/2112.03570",
@@ -274,7 +274,8 @@ def _sizes(answers: Answers) -> list[Number]:
 
 def _rows(summaries: Mapping[str, Summary], head: MethodTargets) -> list[Number]:
     """Return the rows of all methods, with the values by chance of the headline."""
-    rows, chances = list[Number](), (head.replicas.by_chance(), head.run.by_chance())
+    rows = list[Number]()
+    chances = (head.replicas.by_chance(), head.run.by_chance())
     for method, summary in summaries.items():
         for subject, found, by_chance in zip(
             (method, f"run_{method}"), summary, chances, strict=True
@@ -330,7 +331,8 @@ def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
     who trained it last.
     """
     draws = rng.random(len(answers.pool))
-    rank, rows = rank_within(answers.pool.owner, draws), []
+    rank = rank_within(answers.pool.owner, draws)
+    rows = []
     for model in np.unique(answers.model[answers.model >= 0]):
         of_model = np.flatnonzero(answers.model == model)
         rows.append(of_model[np.lexsort((draws[of_model], rank[of_model]))][:most])
@@ -343,21 +345,19 @@ class Seen:
     """
 
     def __init__(self, answers: Answers, rows: Ints, variance: calibrated.Variance) -> None:
-        self.phi, self.inside, self.variance = (
-            answers.confidence[:, rows],
-            answers.inside[:, rows],
-            variance,
-        )
+        self.phi = answers.confidence[:, rows]
+        self.inside = answers.inside[:, rows]
+        self.variance = variance
         self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
-        self.own, self.trained = answers.own[rows], answers.pool.trained[rows][None]
-        self.owner, self.kind, self.groups = (
-            answers.pool.owner[rows],
-            answers.model[rows],
-            answers.groups[rows],
-        )
+        self.own = answers.own[rows]
+        self.trained = answers.pool.trained[rows][None]
+        self.owner = answers.pool.owner[rows]
+        self.kind = answers.model[rows]
+        self.groups = answers.groups[rows]
         self.labels = answers.pool.examples.y[rows]
         self.place = None if answers.pool.place is None else answers.pool.place[rows]
-        self.group_names, self.names = answers.group_names, answers.names
+        self.group_names = answers.group_names
+        self.names = answers.names
         self.pair = np.arange(len(self.phi)) // 2
 
     def crossed(self, method: str, inside: Bools, *chosen: Any) -> Doubles:
@@ -409,7 +409,8 @@ class Seen:
             return [next(method for method in PREFERRED if method in methods)] * (len(self.phi) + 1)
 
         def best(judged: Bools) -> str:
-            phi, inside = self.phi[judged], self.inside[judged]
+            phi = self.phi[judged]
+            inside = self.inside[judged]
             crossed = {
                 name: calibrated.cross_scores(name, phi, inside, self.kind, self.variance)
                 for name in methods
@@ -458,10 +459,12 @@ def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray
     }
     for client in np.unique(owner).tolist():
         of_client = owner == client
-        positive, member = targets.strict[:, of_client], targets.member[:, of_client]
+        positive = targets.strict[:, of_client]
+        member = targets.member[:, of_client]
         columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(of_client))
         valid = ~np.isnan(targets.scores[:, of_client]).any(axis=1)
-        if members := int(member[valid].sum()):
+        members = int(member[valid].sum())
+        if members:
             columns["calibrated_tpr_set_to_1_fpr"][client] = (
                 np.where(member, positive, 0.0)[valid].sum() / members
             )
@@ -475,9 +478,8 @@ def summary(
     model.
 
     With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`):
-    whole clients are
-    resampled, because the examples of a client are not independent. Fewer than ten clients give no
-    interval.
+    whole clients are resampled, because the examples of a client are not independent. Fewer than
+    ten clients give no interval.
     """
     of_run = attack.run
     values = {name: float(by_target[0]) for name, by_target in of_run.measures().items()}

@@ -19,24 +19,21 @@ risks alone, so these bits are the most that it can learn. What the guesses find
 is revealed: other attackers may find more.
 
 Value by chance: the mean of the same over permutations of whose choices are whose. Of unequal
-groups it is below zero,
-because a guess that follows noise is wrong more often than the largest group. 95 % intervals of
-gains are Wilson's over clients, wider by sqrt(1 + 2 / pi), because hits of the two halves are
-correlated through the guesses; these are as wide as they have to be where choices tell something
-(0.95 to 0.99 of what is planted is covered, but 0.85 for a group of three of whom nearly all are
-known), and with nothing to find they would cover 0.97 to 0.99. So chance itself is in the interval
-just if the permutations do not reject it, where 5 % of them find as much or as little: it is
-covered in 0.95 to 0.97 with 20 or 40 clients, and in up to 0.995 with ten, of whom few permutations
-differ. That of the mix is at least as wide as permutations spread (0.95 to 0.97).
+groups it is below zero, because a guess that follows noise is wrong more often than the largest
+group. 95 % intervals of gains are Wilson's over clients, wider by sqrt(1 + 2 / pi), because hits of
+the two halves are correlated through the guesses; these are as wide as they have to be where
+choices tell something (0.95 to 0.99 of what is planted is covered, but 0.85 for a group of three of
+whom nearly all are known), and with nothing to find they would cover 0.97 to 0.99. So chance itself
+is in the interval just if the permutations do not reject it, where 5 % of them find as much or as
+little: it is covered in 0.95 to 0.97 with 20 or 40 clients, and in up to 0.995 with ten, of whom
+few permutations differ. That of the mix is at least as wide as permutations spread (0.95 to 0.97).
 
 Source: information and Bayes error are textbook (Cover and Thomas, chapter 2). The question follows
-from Jung, Biswas and
-Palamidessi (2025), who trust the server.
+from Jung, Biswas and Palamidessi (2025), who trust the server.
 
 Differences from usual practice: half of the clients are left out instead of one. With two equal
-groups and nothing to find,
-leaving one out is wrong about nearly everybody, because the one that is left out is missing in its
-own group.
+groups and nothing to find, leaving one out is wrong about nearly everybody, because the one that is
+left out is missing in its own group.
 """
 
 from __future__ import annotations
@@ -140,7 +137,8 @@ def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]
     """Narrow the interval [low, high] of every client's weight of risk to those with which it
     would have chosen alike.
     """
-    beta, clients = seen.preferences.beta, len(seen.chosen)
+    beta = seen.preferences.beta
+    clients = len(seen.chosen)
     ends = {"low": np.zeros(clients), "high": np.ones(clients)} | {
         n: array.copy() for n, array in seen.kept.items()
     }
@@ -150,22 +148,26 @@ def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]
             other = free[
                 seen.instead(free, end[free]) != seen.chosen[free]
             ]  # who would choose otherwise at the end
-            inside, outside = beta[other], end[other]
+            inside = beta[other]
+            outside = end[other]
             for _ in range(STEPS if len(other) else 0):
                 middle = (inside + outside) / 2
                 alike = seen.instead(other, middle) == seen.chosen[other]
-                inside, outside = np.where(alike, middle, inside), np.where(alike, outside, middle)
+                inside = np.where(alike, middle, inside)
+                outside = np.where(alike, outside, middle)
             end[other] = outside
     return ends
 
 
 def infer(config: Config, seen: SeenChoices) -> Exposure:
     """Guess every secret from all choices."""
-    data, rng = seen.data, seen.stream("exchanged_owners", 0, PLACE)
+    data = seen.data
+    rng = seen.stream("exchanged_owners", 0, PLACE)
     history = summaries(seen.choices)
     orders = [rng.permutation(data.clients) for _ in range(config.permutations)]
     exchanged = history[np.stack(orders)]
-    numbers, measures = list[Number](), list[Number]()
+    numbers = list[Number]()
+    measures = list[Number]()
     columns: dict[str, Doubles] = {}
     for name, secret in _secrets(config, seen).items():
         half = halves(secret, rng)
@@ -180,7 +182,8 @@ def infer(config: Config, seen: SeenChoices) -> Exposure:
             mix = _mix(_mixes(data), history, exchanged, half)
             measures.append(mix)
             numbers.append(Number("choice_mix_gain", mix.value, chance=mix.chance))
-    low, high = seen.kept["low"], seen.kept["high"]
+    low = seen.kept["low"]
+    high = seen.kept["high"]
     bits = bits_of_interval(low, high)
     _, *ends = interval("choice_beta")
     columns |= zip((*ends, "choice_beta_bits"), (low, high, bits), strict=True)
@@ -194,7 +197,8 @@ def infer(config: Config, seen: SeenChoices) -> Exposure:
 
 def _secrets(config: Config, seen: SeenChoices) -> dict[str, Ints]:
     """Return the secrets [clients] that are inferred, in which clients differ."""
-    beta, threshold = seen.preferences.beta, seen.preferences.threshold
+    beta = seen.preferences.beta
+    threshold = seen.preferences.threshold
     minding = beta if np.ptp(beta) > 0 else -threshold
     tolerance = (minding > np.median(minding)).astype(np.int64)
     label = _mixes(seen.data).argmax(axis=1)
@@ -223,11 +227,13 @@ def summaries(choices: NDArray[np.integer]) -> Ints:
     >>> summaries(np.array([[0, 0, 0, -1], [1, 0, 1, -1], [1, 0, 0, 0]])).tolist()
     [2, 0, 1, 0]
     """
-    rows, everybody = np.arange(len(choices))[:, None], np.arange(choices.shape[1])
+    rows = np.arange(len(choices))[:, None]
+    everybody = np.arange(choices.shape[1])
     when = np.maximum.accumulate(
         np.where(choices >= 0, rows, -1)
     )  # the last round in which each was there
-    first, last = choices[(choices >= 0).argmax(axis=0), everybody], choices[when[-1], everybody]
+    first = choices[(choices >= 0).argmax(axis=0), everybody]
+    last = choices[when[-1], everybody]
     last_known = np.where(when >= 0, choices[np.maximum(when, 0), everybody], first)
     moves = (np.diff(last_known, axis=0) != 0).sum(axis=0)
     number: Ints = np.unique(
@@ -256,7 +262,8 @@ def hits(history: Ints, secret: Ints, half: Ints) -> Doubles:
     """Guess each half's secrets [clients] from the other half; 1 where right, 1/2 where two
     guesses are equally good.
     """
-    right, sizes = np.empty(len(secret)), (int(history.max()) + 1, int(secret.max()) + 1)
+    right = np.empty(len(secret))
+    sizes = (int(history.max()) + 1, int(secret.max()) + 1)
     for attacked in (half == 0, half == 1):
         alike = counts(history[~attacked], secret[~attacked], *sizes)
         merit = alike + alike.sum(axis=0) / (
@@ -290,17 +297,16 @@ def guessed(
     """Return who was guessed [clients], and numbers of it; ``exchanged`` [permutations,
     clients] are histories by chance.
     """
-    n, sizes = len(secret), (int(history.max()) + 1, int(secret.max()) + 1)
+    n = len(secret)
+    sizes = (int(history.max()) + 1, int(secret.max()) + 1)
     bayes, prior, bits = bounds(counts(history, secret, *sizes) / n)
     permuted = np.array([bounds(counts(other, secret, *sizes) / n) for other in exchanged])
     by_chance = np.array([hits(other, secret, half).mean() for other in exchanged]) - prior
     p = as_large(bits, permuted[:, 2])
     right = hits(history, secret, half)
-    gain, null, extra = (
-        float(right.mean()) - prior,
-        float(by_chance.mean()),
-        bits - float(permuted[:, 2].mean()),
-    )
+    gain = float(right.mean()) - prior
+    null = float(by_chance.mean())
+    extra = bits - float(permuted[:, 2].mean())
     low, high = with_chance(
         gain, by_chance, *(float(end) - prior for end in wilson(right.sum(), n, Z))
     )
@@ -333,7 +339,8 @@ def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tu
     [-0.005, 0.4, -0.005, 0.4]
     """
     null = float(by_chance.mean())
-    larger, smaller = as_large(value, by_chance), as_large(-value, -by_chance)
+    larger = as_large(value, by_chance)
+    smaller = as_large(-value, -by_chance)
     low = max(low, null + ROUNDING) if larger <= TAIL and value > null else min(low, null)
     return low, min(high, null - ROUNDING) if smaller <= TAIL and value < null else max(high, null)
 
@@ -344,12 +351,14 @@ def mix_gains(history: Ints, mixes: Doubles, half: Ints) -> Doubles:
     """
     gains = np.empty(len(mixes))
     for attacked in (half == 0, half == 1):
-        mean, one_hot = mixes[~attacked].mean(axis=0), np.eye(int(history.max()) + 1)[history]
+        mean = mixes[~attacked].mean(axis=0)
+        one_hot = np.eye(int(history.max()) + 1)[history]
         sizes = one_hot[~attacked].sum(axis=0)[:, None]
         of_history = np.where(
             sizes > 0, one_hot[~attacked].T @ mixes[~attacked] / np.maximum(sizes, 1), mean
         )
-        guesses, truth = (one_hot @ of_history)[attacked], mixes[attacked]
+        guesses = (one_hot @ of_history)[attacked]
+        truth = mixes[attacked]
         gains[attacked] = (np.abs(mean - truth) - np.abs(guesses - truth)).sum(axis=1) / 2
     return gains
 
@@ -376,10 +385,8 @@ def _mean(values: Doubles, least: float = 0.0) -> tuple[float, float, float]:
     """Return the mean over clients with its normal 95 % interval; its standard error is at
     ``least`` so large.
     """
-    mean, reach = (
-        float(values.mean()),
-        Z95 * max(least, float(values.std(ddof=1)) / sqrt(len(values))),
-    )
+    mean = float(values.mean())
+    reach = Z95 * max(least, float(values.std(ddof=1)) / sqrt(len(values)))
     return mean, mean - reach, mean + reach
 
 
@@ -387,7 +394,8 @@ def _mean(values: Doubles, least: float = 0.0) -> tuple[float, float, float]:
 
 
 def _metrics(secret: Secret, what: str, rank: int) -> tuple[Metric, ...]:
-    name, heading = f"choice_{secret}", f"{secret} by\nchoice"
+    name = f"choice_{secret}"
+    heading = f"{secret} by\nchoice"
     gain = Metric(
         f"{name}_gain",
         CHOICE,

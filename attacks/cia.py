@@ -16,11 +16,10 @@ far from 0.5 there says that the stand-in's examples are of another kind than th
 its presence shows.
 
 Differences from the paper: the published difference allows no decision (it has no run without the
-target, no threshold
-and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The
-paired test measures the actual leakage. Removing the target, as a comparison of runs with and
-without it would, changes the number of clients, the weights and the noise, which examples of nobody
-reveal, too.
+target, no threshold and no error rate) and grows with noise and with a skewed target; it is kept
+for comparison. The paired test measures the actual leakage. Removing the target, as a comparison of
+runs with and without it would, changes the number of clients, the weights and the noise, which
+examples of nobody reveal, too.
 """
 
 from __future__ import annotations
@@ -140,7 +139,9 @@ def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence)
     pairs.
     """
-    conflicts, clients, k = [], run.data.config.clients, config.replicas
+    conflicts = []
+    clients = run.data.config.clients
+    k = config.replicas
     if run.clustering.config.clusters > 1:
         conflicts.append(
             ("", f"cia attacks one global model; clustering {run.clustering.name} keeps several")
@@ -287,16 +288,19 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
     They are drawn from the shadow set and get the target's transforms. Where a class has fewer
     examples there than the target has, they are repeated evenly.
     """
-    place, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
+    place = slice(data.offsets[target], data.offsets[target + 1])
+    labels = data.client(target).y
     rows = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
-        places, available = labels == label, np.flatnonzero(data.shadow.y == label)
+        places = labels == label
+        available = np.flatnonzero(data.shadow.y == label)
         rounds = -(-places.sum() // len(available))
         rows[places] = np.concatenate([rng.permutation(available) for _ in range(rounds)])[
             : places.sum()
         ]
     strengths = data.draw_strengths(np.full(len(rows), target), rng)
-    x, example_strengths = data.train.x.copy(), data.example_strengths.copy()
+    x = data.train.x.copy()
+    example_strengths = data.example_strengths.copy()
     x[place], example_strengths[place] = data.prepare(data.shadow.x[rows], strengths), strengths
     return replace(data, train=Examples(x, data.train.y), example_strengths=example_strengths)
 
@@ -358,7 +362,8 @@ def examples_of_nobody(data: Federation, target: int) -> Examples:
         tests = data.test[data.test_owner != target]
         return tests[_spaced(len(tests), min(len(tests), MOST_OF_NOBODY))]
     rows = rows[_spaced(len(rows), min(len(rows), MOST_OF_NOBODY))]
-    owner, stored = data.nonmember_owner[rows], data.nonmembers[rows]
+    owner = data.nonmember_owner[rows]
+    stored = data.nonmembers[rows]
     resembled = np.where(owner == NOBODY, np.arange(len(rows)) % data.clients, owner)
     return Examples(data.prepare(stored.x, data.strengths[resembled]), stored.y)
 
@@ -411,7 +416,9 @@ def _test(config: Config, measured: Measured, round_: int) -> list[Number]:
         paired_scores(measured, round_, examples, config.score == "reference")
         for examples in ("target", "nobody")
     )
-    ins, outs, zero = by_target["in"], by_target["stand_in"], by_target["zero"]
+    ins = by_target["in"]
+    outs = by_target["stand_in"]
+    zero = by_target["zero"]
     accuracy = null = NAN
     if len(ins) > 1:
         accuracy = paired.balanced_accuracy(ins, outs)
@@ -445,7 +452,8 @@ def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray) -> list[Number]:
     """
     cells = [NAN] * 5
     if len(ins) > 1:
-        found, null = paired.epsilon(ins, outs), paired.null_epsilon(ins, outs)
+        found = paired.epsilon(ins, outs)
+        null = paired.null_epsilon(ins, outs)
         cells = [found.epsilon, null, paired.certified_epsilon(ins, outs), found.low, found.high]
     value, null, certified, *ends = (cell if np.isfinite(cell) else NAN for cell in cells)
     return [

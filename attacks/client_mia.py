@@ -10,11 +10,10 @@ of the other clients.
     reported: mean of A_ij over the attackers, and the worst attacker, the one with the highest A_ij
 
 It takes no shadow model and no help of the server: it is the attack that clients can make alone
-(Jung et al. 2025 name
-it for servers that are not trusted). How well it does is measured by an oracle that knows the other
-clients' examples, as with ``signal: oracle`` of shadow_mia. On a model that i did not train it has
-no members of its own, so its threshold is carried over from the model that it did train, and
-nothing is fitted there.
+(Jung et al. 2025 name it for servers that are not trusted). How well it does is measured by an
+oracle that knows the other clients' examples, as with ``signal: oracle`` of shadow_mia. On a model
+that i did not train it has no members of its own, so its threshold is carried over from the model
+that it did train, and nothing is fitted there.
 
 By chance is what would be measured if the losses of the examples of a label were exchanged, and
 each attacker asked about the same ones (`attacks.metrics.client_auc.attackers_by_chance`): 0.5 on
@@ -22,12 +21,11 @@ average if losses do not follow labels, and more for the worst attacker, who is 
 result.
 
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead
-of the mean training
-loss. An attacker whose success cannot be measured (too few non-members are left to ask about)
-counts nowhere, and a model of which it knows nothing is a guess, 0.5, in its own choice
-(``risk_from: own`` of ifca_mir). Where clients are absent from rounds, the members of theta_j are
-the examples of those who have trained it at least once and no other model since, and a client
-attacks as soon as it has trained a model itself.
+of the mean training loss. An attacker whose success cannot be measured (too few non-members are
+left to ask about) counts nowhere, and a model of which it knows nothing is a guess, 0.5, in its own
+choice (``risk_from: own`` of ifca_mir). Where clients are absent from rounds, the members of
+theta_j are the examples of those who have trained it at least once and no other model since, and a
+client attacks as soon as it has trained a model itself.
 """
 
 from __future__ import annotations
@@ -58,7 +56,10 @@ ADVERSARY = "another client, who has all models"
 ASKS = "was this example trained on?"
 PAPERS = {"Yeom 2018": "https://arxiv.org/abs/1709.01604"}
 FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
-RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
+# places of the streams
+RESERVED = 21
+CHOSEN = 22
+DRAWN = 23
 
 
 class Config(SlotConfig):
@@ -136,7 +137,8 @@ class Attempts:
 
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Let each attacker attack one model."""
-    data, stream = model.cluster.data, model.stream
+    data = model.cluster.data
+    stream = model.stream
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
     asking, resampling, exchanging = model.rng.spawn(3)
@@ -163,7 +165,8 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         of_part = part.success()
         if not np.isnan(of_part.by_attacker["auc"]).all():
             measures += _mean_rows(subject, of_part, part.by_chance(exchanging))
-    accuracies, null = success.by_attacker["balanced_accuracy"], float(chance["worst"].mean())
+    accuracies = success.by_attacker["balanced_accuracy"]
+    null = float(chance["worst"].mean())
     highest, rows = _worst(attempts, accuracies, null, resampling)
     names = {"client_mia_accuracy": "balanced_accuracy", "client_mia_auc": "auc"}
     means = (Number(name, success.mean[measured][0]) for name, measured in names.items())
@@ -188,7 +191,8 @@ def _worst(
     """Return the accuracy of the worst attacker, of equals the first, and its rows, whose intervals
     do not know that it was chosen.
     """
-    name, of = "client_mia_worst_attacker", variant("client_mia, worst attacker")
+    name = "client_mia_worst_attacker"
+    of = variant("client_mia, worst attacker")
     if np.isnan(accuracies).all():
         return Number(name, NAN, chance=chance), []
     worst = int(np.nanargmax(accuracies))
@@ -203,7 +207,8 @@ def learned_thresholds(config: Config, model: AttackedModel, client: int) -> Dou
     """Return the thresholds [classes] that ``client`` learns on the attacked model or, if it did
     not train it, its own.
     """
-    number, data = model.cluster.number, model.cluster.data
+    number = model.cluster.number
+    data = model.cluster.data
     trained = number if client in model.cluster.clients else int(model.trained[client])
     model.network.load(model.weights if trained == number else model.sent[trained])
     examples, member = teaching_set(config, data, client, model.stream)
@@ -231,11 +236,10 @@ def teaching_set(
     """Return the examples that ``client`` learns from, ready for the model, and whether each is
     a member [n].
     """
-    rng, members = stream("attack_targets", client, DRAWN), data.client(client)
-    tests, outside = (
-        np.flatnonzero(data.test_owner == client),
-        np.flatnonzero(data.nonmember_owner == client),
-    )
+    rng = stream("attack_targets", client, DRAWN)
+    members = data.client(client)
+    tests = np.flatnonzero(data.test_owner == client)
+    outside = np.flatnonzero(data.nonmember_owner == client)
     if len(tests) + len(outside) < FEWEST:
         common = reserved(config, data, stream)
         size = min(len(common), max(len(members), FEWEST))
@@ -249,7 +253,8 @@ def _mean_rows(subject: str, success: Successes, chance: Mapping[str, Doubles]) 
     """Return the mean over attackers, with its interval over examples, and how many attackers it
     is over.
     """
-    of, rows = variant(subject), list[Number]()
+    of = variant(subject)
+    rows = list[Number]()
     for name in MEASURED:
         value, low, high = success.mean[name]
         rows.append(Number(name, value, of, low, high, float(chance[name].mean())))
@@ -293,7 +298,8 @@ def data_problems(config: Config, data: Federation) -> Problems:
             "nobody trains on to learn from"
         )
         return [("", f"{needs}; {data.name} has none: hold more out")]
-    if (left := len(data.nonmembers) - _reserve_size(config, data)) < FEWEST:
+    left = len(data.nonmembers) - _reserve_size(config, data)
+    if left < FEWEST:
         leaves = (
             f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, "
             f"and {FEWEST} are needed"

@@ -16,22 +16,19 @@
               its mean over clients, largest value, CoV, FI and EOD
 
 No shadow model is trained: the other clients' models are the reference. A client is compared with
-those who were sent
-the same model; if these are fewer than two, with all. ``headline`` names the signal that all
-columns but ``*_auc`` are of. It is fixed by the configuration, because the best of several signals
-would be a biased choice.
+those who were sent the same model; if these are fewer than two, with all. ``headline`` names the
+signal that all columns but ``*_auc`` are of. It is fixed by the configuration, because the best of
+several signals would be a biased choice.
 
 A cost to know: clients whose examples are transformed, or who hold out their own, share no
-non-member, so that every
-model is evaluated on clients * ``compared`` further examples; otherwise on ``compared``. With
-transforms it is evaluated on clients * ``references``, too.
+non-member, so that every model is evaluated on clients * ``compared`` further examples; otherwise
+on ``compared``. With transforms it is evaluated on clients * ``references``, too.
 
 Differences from the paper: every client is the target in turn, and not client 0 alone. Signals are
-centered, because a
-client's label is otherwise taken for its example; ``center: none`` is as published. The
-distribution over the other clients is a Student t of the confidences with moderated variances
-(``world: student``; `metrics.out_worlds`) instead of a normal one of the losses. Non-members are
-the same in every round, whereas the released code draws them anew.
+centered, because a client's label is otherwise taken for its example; ``center: none`` is as
+published. The distribution over the other clients is a Student t of the confidences with moderated
+variances (``world: student``; `metrics.out_worlds`) instead of a normal one of the losses.
+Non-members are the same in every round, whereas the released code draws them anew.
 """
 
 from __future__ import annotations
@@ -154,7 +151,8 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
         the order of `Queries`, and after them come the references.
     """
     queries = queries_of(config, seen.data, seen.stream)
-    members, others = queries.members.ravel(), joined([queries.outside, queries.references])
+    members = queries.members.ravel()
+    others = joined([queries.outside, queries.references])
     losses = target_losses(seen, members), model_losses(seen, others)
     confidences = np.concatenate([confidences_of_losses(part) for part in losses], axis=1).astype(
         np.float32
@@ -194,7 +192,8 @@ def round_scores(
 
     ``observed`` is what `observe` returns, of all the ``clients`` [c] that took part.
     """
-    worlds, numbers = observed["assignment"], queries.numbers[clients]
+    worlds = observed["assignment"]
+    numbers = queries.numbers[clients]
 
     def own_values(values: Doubles) -> Doubles:
         return np.take_along_axis(values, numbers, axis=1)
@@ -226,9 +225,11 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
     """Compute the attack's result from the sums of scores over the attacked rounds and the
     examples' labels.
     """
-    clients, n = np.flatnonzero(sums["rounds"]), queries.members.shape[1]
+    clients = np.flatnonzero(sums["rounds"])
+    n = queries.members.shape[1]
     labels = queries.labels[queries.numbers[clients]]
-    numbers, measures = list(unknown(() if len(clients) else config.metrics)), list[Number]()
+    numbers = list(unknown(() if len(clients) else config.metrics))
+    measures = list[Number]()
     columns = np.full((len(COLUMNS), len(sums["rounds"])), NAN)
     for signal in config.measured if len(clients) else ():
         scores = sums[signal][clients] / sums["rounds"][clients, None]
@@ -295,11 +296,13 @@ def against_gradients(seen: SeenUpdates, examples: Examples) -> dict[str, NDArra
         seen.network.load(seen.sent[j])
         updates = seen.sent[j].params - seen.params[who]
         directions = torch.from_numpy(updates).to(seen.network.device)
-        products, norms = [], []
+        products = []
+        norms = []
         for gradients in seen.network.example_gradients(examples.x, examples.y):
             products.append((directions @ gradients.T).double().cpu().numpy())
             norms.append(torch.linalg.vector_norm(gradients, dim=1).double().cpu().numpy())
-        inner, lengths = np.concatenate(products, axis=1), np.concatenate(norms)
+        inner = np.concatenate(products, axis=1)
+        lengths = np.concatenate(norms)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             cosines = inner / (
                 lengths * np.linalg.norm(updates.astype(np.float64), axis=1)[:, None]

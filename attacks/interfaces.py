@@ -161,7 +161,8 @@ class SeenRound:
         for all attacks.
         """
         slots = self.stream("shuffling", self.round).permutation(len(self.clients))
-        order, observed = np.argsort(slots), self.observed
+        order = np.argsort(slots)
+        observed = self.observed
         hidden = (
             {name: a[order] for name, a in observed.items()}
             if isinstance(observed, dict)
@@ -395,7 +396,8 @@ class Audit(Found):
         """Return the examples that the risk rests on; with ``left``, those of the comparison of
         clients that left.
         """
-        scores, attack = self.scores, self.chosen
+        scores = self.scores
+        attack = self.chosen
         if attack is None and len(names := np.unique(scores.attack)) == 1:
             attack = names[0]
         of_left = np.zeros(len(scores.score), bool) if scores.left is None else scores.left

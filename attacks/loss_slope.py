@@ -14,16 +14,15 @@ has the AUC Phi(b sqrt(S) / (s sqrt 2)), however much examples differ; the mean 
 differences. Where they do not differ, the mean finds more.
 
 Nothing is trained: examples pass through models that are there anyway. The window is fixed before
-the run, because the
-best window of the target would be too good by chance. The model of round t has not seen what is
-learned in it, so that in round 1 it knows nothing.
+the run, because the best window of the target would be too good by chance. The model of round t has
+not seen what is learned in it, so that in round 1 it knows nothing.
 
 Source: Chang, Edwards, Paul and Shokri, Efficient Privacy Auditing in Federated Learning, USENIX
 Security 2024.
 
 Differences from the paper: members and non-members of a client are compared directly, instead of by
-their percentiles
-among other non-members, which have the same order within a client; every client is the target.
+their percentiles among other non-members, which have the same order within a client; every client
+is the target.
 """
 
 from __future__ import annotations
@@ -120,7 +119,8 @@ def declarations(config: Config) -> dict[str, str]:
 def problems(config: Config, run: Run) -> Problems:
     """Refuse a window with fewer than two attacked rounds, of which there is no slope."""
     attacked = [t for t in range(1, run.rounds + 1) if t % config.every == 0 or t == run.rounds]
-    if (count := sum(map(config.covers, attacked))) < FEWEST_ROUNDS:
+    count = sum(map(config.covers, attacked))
+    if count < FEWEST_ROUNDS:
         window = f"rounds {config.first} to {run.rounds if config.last == 'end' else config.last}"
         sentence = (
             f"a slope needs {FEWEST_ROUNDS} attacked rounds or more, and of {window} {count} "
@@ -161,7 +161,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Add the round to the sums of earlier rounds, and attack every client with two rounds or
     more in the window.
     """
-    queries, t = queries_of(config, seen.data, seen.stream), seen.round + 1
+    queries = queries_of(config, seen.data, seen.stream)
+    t = seen.round + 1
     sums = {name: array.copy() for name, array in seen.kept.items()}
     if not sums:
         sums = {name: np.zeros(seen.data.clients, np.int64) for name in ("rounds", "t", "tt")}
@@ -189,14 +190,17 @@ def slopes(
     >>> slopes(*(np.array([s]) for s in (3, 6, 14)), y.sum(axis=1, keepdims=True), y @ [[1], [2], [3]]).tolist()
     [[-0.5]]
     """
-    n, t, tt = rounds[:, None], t[:, None], tt[:, None]
+    n = rounds[:, None]
+    t = t[:, None]
+    tt = tt[:, None]
     return np.asarray((ty - t * y / n) / (tt - t**2 / n))
 
 
 def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
     """Compute the attack's result from the sums over the attacked rounds of the window."""
     clients, there = (np.flatnonzero(sums["rounds"] >= least) for least in (FEWEST_ROUNDS, 1))
-    columns, measures = dict[str, Doubles](), list[Number]()
+    columns = dict[str, Doubles]()
+    measures = list[Number]()
     numbers = list(unknown(() if len(clients) else config.metrics))
     for view in config.views:
         name = f"{PREFIXES[view]}_auc"
@@ -220,11 +224,15 @@ def _of_view(
     view: View, queries: Queries, sums: dict[str, NDArray[Any]], clients: Ints
 ) -> tuple[list[Number], ClientAucs]:
     """Return the numbers of one view, and the AUC of each of the ``clients`` by their slopes."""
-    n, name = queries.members.shape[1], PREFIXES[view]
-    labels, examples = queries.labels[queries.numbers[clients]], queries.examples[clients]
+    n = queries.members.shape[1]
+    name = PREFIXES[view]
+    labels = queries.labels[queries.numbers[clients]]
+    examples = queries.examples[clients]
     rounds, t, tt = (sums[name][clients] for name in ("rounds", "t", "tt"))
-    y, ty = sums[view][clients], sums[f"{view}_t"][clients]
-    score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
+    y = sums[view][clients]
+    ty = sums[f"{view}_t"][clients]
+    score = -slopes(rounds, t, tt, y, ty)
+    mean = -y / rounds[:, None]
     by_slope, by_mean = (
         client_auc.measure(it[:, :n], it[:, n:], examples, labels) for it in (score, mean)
     )

@@ -7,16 +7,13 @@ which is inferred first.
     guess(x)  = argmin_c CE(theta_slot(c)(x), y)        plain source inference; clients with equal losses share a guess
 
 Value by chance: 1 / k of the clients are matched, whatever the models are. More of the examples are
-traced where labels differ
-among clients: S_c has client c's labels, so that slot(c) is a model that is good at them. So the
-value by chance of tracing is
-that of owners permuted within classes, as in `attacks.sia`, with the same models and matches
-(`by_chance`; it is exact). Two models of equal accuracy are told apart by their loss; a few shadow
-examples alone would leave many ties.
+traced where labels differ among clients: S_c has client c's labels, so that slot(c) is a model that
+is good at them. So the value by chance of tracing is that of owners permuted within classes, as in
+`attacks.sia`, with the same models and matches (`by_chance`; it is exact). Two models of equal
+accuracy are told apart by their loss; a few shadow examples alone would leave many ties.
 
 The views: ``server_sees: shuffled_models`` is the one above; ``shuffled_parameters`` is the paper's
-last step, in which
-every parameter |p| < 1 of every client is sent to the shuffler as bits:
+last step, in which every parameter |p| < 1 of every client is sent to the shuffler as bits:
 
     x = floor(p 10^r)   ->   residues x mod m_i, for coprime m_i   ->   each as so many ones among m_i - 1 bits   ->   shuffled
 
@@ -32,20 +29,19 @@ inference is refused under it: it guesses, by construction.
 ([1, 2, 0], 7, 0.35)
 
 What it costs: a shuffler that everybody trusts, and, as printed (which we have at second hand),
-1.04 times the traffic on
-MNIST at r = 3 and 1.81 times at r = 5. No cryptography is simulated here, nor the rounding to
-10^-r: training is untouched, so that accuracies are those of ``updates``. Nor are parameters that
-are shuffled whole: the attack that walks through them is printed with 28 % where bits leave 10 %.
-This attack gets the models in an order that follows from the seed and that it does not know,
-whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says
-on one run what the names are worth.
+1.04 times the traffic on MNIST at r = 3 and 1.81 times at r = 5. No cryptography is simulated here,
+nor the rounding to 10^-r: training is untouched, so that accuracies are those of ``updates``. Nor
+are parameters that are shuffled whole: the attack that walks through them is printed with 28 %
+where bits leave 10 %. This attack gets the models in an order that follows from the seed and that
+it does not know, whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside
+``sia`` it says on one run what the names are worth.
 
 Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours.
-Shadow examples are test
-examples of the client or with its transform, or else other examples held out from it, as many as
-there are. Where there are none, they are the server's own (or non-members of nobody), drawn with
-the mix of labels that the client trains on, transformed like its examples. Then the server knows
-this mix exactly, and small clients are matched by it even if their data are alike.
+Shadow examples are test examples of the client or with its transform, or else other examples held
+out from it, as many as there are. Where there are none, they are the server's own (or non-members
+of nobody), drawn with the mix of labels that the client trains on, transformed like its examples.
+Then the server knows this mix exactly, and small clients are matched by it even if their data are
+alike.
 """
 
 from __future__ import annotations
@@ -119,7 +115,8 @@ def shadow_examples(config: Config, data: Federation, client: int, stream: Strea
     examples, because they may have another mix of labels (those of ``data.split: subjects`` have
     the complement), and would tell whose a model is not.
     """
-    rng, own = stream("attack_targets", client, PLACE), data.client(client)
+    rng = stream("attack_targets", client, PLACE)
+    own = data.client(client)
     tests, held_out = (
         np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner)
     )
@@ -151,7 +148,8 @@ def data_problems(config: Config, data: Federation) -> Problems:
         shadow_examples(config, data, i, lambda *_: np.random.default_rng(0))
         for i in range(data.clients)
     )
-    if lacking := [i for i, examples in enumerate(drawn) if not len(examples)]:
+    lacking = [i for i, examples in enumerate(drawn) if not len(examples)]
+    if lacking:
         sentence = (
             f"remapped_sia needs shadow examples like each client's, and {data.name} has none "
             f"for client {lacking[0]}"
@@ -171,11 +169,9 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.float64]]
         their probabilities, a part of one.
     """
     sets = [shadow_examples(config, seen.data, i, seen.stream) for i in range(seen.data.clients)]
-    examples, owner, sizes = (
-        joined(sets),
-        np.repeat(np.arange(len(sets)), list(map(len, sets))),
-        list(map(len, sets)),
-    )
+    examples = joined(sets)
+    owner = np.repeat(np.arange(len(sets)), list(map(len, sets)))
+    sizes = list(map(len, sets))
     known = np.empty((len(seen.clients), len(sets)))
     for row, params, statistics in zip(known, seen.params, seen.buffers, strict=True):
         seen.network.load(Weights(params, statistics))
@@ -245,7 +241,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     Metrics and columns are the round's, and so are the clients' measures; the two others are of all
     rounds so far. A round of one client does not count: all are NaN.
     """
-    clients, k = seen.clients, len(seen.clients)
+    clients = seen.clients
+    k = len(seen.clients)
     if k < FEWEST_CLIENTS:
         nobody = dict.fromkeys(COLUMNS, np.full(seen.data.clients, np.nan))
         return Exposure(unknown(METRICS), nobody, kept=seen.kept)
@@ -253,9 +250,12 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     slots = match(seen.observed["known"][:, clients], config.remap)
     losses = seen.observed["losses"].reshape(k, seen.data.clients, -1)[:, clients]
     labels = seen.data.train.y[targets(seen.data, seen.stream, config.targets)[clients]]
-    shares, owners = guesses(losses[slots]), np.arange(k)
-    matched, hits = slots == truth, shares[owners, owners]
-    accuracy, chance = hits.mean(axis=1), by_chance(shares, labels)
+    shares = guesses(losses[slots])
+    owners = np.arange(k)
+    matched = slots == truth
+    hits = shares[owners, owners]
+    accuracy = hits.mean(axis=1)
+    chance = by_chance(shares, labels)
     low, high = wilson(hits.sum(axis=1), hits.shape[1])
     columns = of_all(seen, dict(zip(COLUMNS, (matched, accuracy, low, high), strict=True)))
     rows = {"matched": matched, "matched_chance": np.full(k, 1 / k)}
@@ -308,7 +308,8 @@ def over_rounds(shares: Doubles, chance: Doubles) -> tuple[float, float, float, 
 
     there = ~np.isnan(shares)
     clients = int(there.any(axis=0).sum())
-    mean, expected = float(np.nanmean(shares)), float(np.nanmean(chance))
+    mean = float(np.nanmean(shares))
+    expected = float(np.nanmean(chance))
     if clients < 2:
         return mean, np.nan, np.nan, expected
     apart = np.where(there, shares - chance - (mean - expected), 0).sum(axis=0) / there.sum()

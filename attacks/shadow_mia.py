@@ -16,16 +16,15 @@ al. 2025, algorithm 2).
               all rounds
 
 Differences from the paper: as printed, the algorithm never queries theta_j, so its l would not
-depend on theta_j, and
-TPR would need clients' data that the server does not have. Here the attack is evaluated on theta_j
-by an oracle that knows the members (``signal: oracle``), or on one more shadow model, which a
-server could do alone (``server_only``). The paper does not say how shadow images and non-members
-are transformed; unless they look like members, the attack distinguishes transforms instead of
-members. The paper publishes the accuracy of the learned attack (``risk: shadow_mia``), which can be
-below that of a threshold and even of the gap between training and held-out accuracy; by default the
-risk is that of the strongest attack. It also stops training shadow models at an accuracy
-(``shadow_training: accuracy``); such models are less confident than a model that was at 100 % for
-many rounds.
+depend on theta_j, and TPR would need clients' data that the server does not have. Here the attack
+is evaluated on theta_j by an oracle that knows the members (``signal: oracle``), or on one more
+shadow model, which a server could do alone (``server_only``). The paper does not say how shadow
+images and non-members are transformed; unless they look like members, the attack distinguishes
+transforms instead of members. The paper publishes the accuracy of the learned attack (``risk:
+shadow_mia``), which can be below that of a threshold and even of the gap between training and
+held-out accuracy; by default the risk is that of the strongest attack. It also stops training
+shadow models at an accuracy (``shadow_training: accuracy``); such models are less confident than a
+model that was at 100 % for many rounds.
 
 Members of theta_j are examples of clients that have trained it at least once and no other model
 since. Where clients are absent from rounds, one that took part some rounds ago is still a member,
@@ -33,8 +32,8 @@ and one that has not taken part yet is none; the clients of a shadow federation 
 rounds in which those of theta_j did.
 
 The strongest attack is chosen without a look at theta_j: each attack is fitted on all shadow models
-but one, and judged
-on that one. So the choice makes the result no better than it is, as the best on theta_j would.
+but one, and judged on that one. So the choice makes the result no better than it is, as the best on
+theta_j would.
 """
 
 from __future__ import annotations
@@ -201,7 +200,8 @@ def data_problems(config: Config, data: Federation) -> Problems:
         if config.signal == "server_only" or config.published_share == "auto"
         else config.published_share
     )
-    sentences, least = [], math.ceil(membership.FEWEST_NONMEMBERS / (min(share, 1 - share) or 1))
+    sentences = []
+    least = math.ceil(membership.FEWEST_NONMEMBERS / (min(share, 1 - share) or 1))
     if shadow_size(config, len(data.train), len(data.shadow)) < 1:
         sentences.append(
             "shadow_mia trains shadow models on the server's shadow set, which has "
@@ -257,10 +257,8 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     chosen = config.risk if config.risk != "strongest" else strongest(config, shadows, choosing)
     model.network.load(model.weights)
     answers, published = ask(config, model, asking)
-    scores, present = (
-        {name: attack(answers.outputs) for name, attack in fitted.items()},
-        ~answers.left,
-    )
+    scores = {name: attack(answers.outputs) for name, attack in fitted.items()}
+    present = ~answers.left
     target = answers.outputs[present]
     successes = {
         name: _success(
@@ -317,9 +315,8 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
     fitted on.
 
     Each shadow model is left out once. A single one is divided: attacks are fitted on one half of
-    its members and
-    non-members and judged on the other. The gap attack, which needs no shadow model, is taken if
-    nothing can be judged.
+    its members and non-members and judged on the other. The gap attack, which needs no shadow
+    model, is taken if nothing can be judged.
     """
     parts = list(shadows)
     if len(parts) == 1:
@@ -360,13 +357,16 @@ def ask(
     and about non-members.
 
     Returns the answers that are reported, and the outputs that were set aside for the published
-    risk alone. None: the
-    same examples serve both. Each of the two groups of examples is compared with non-members of its
-    own, with the transforms of its clients; where no held-out example can serve as one, nothing is
-    measured.
+    risk alone. None: the same examples serve both. Each of the two groups of examples is compared
+    with non-members of its own, with the transforms of its clients; where no held-out example can
+    serve as one, nothing is measured.
     """
-    cluster, outputs, clients, places = model.cluster, [], [], []
-    data, matched = cluster.data, config.nonmember_transform == "cluster"
+    cluster = model.cluster
+    outputs = []
+    clients = []
+    places = []
+    data = cluster.data
+    matched = config.nonmember_transform == "cluster"
     # An independent generator, so that the comparison of those who left does not change the other
     # one.
     groups = [(cluster.clients, rng), (cluster.left, rng.spawn(1)[0])][

@@ -8,19 +8,18 @@ an example?
     disparity: CoV, 1 / (1 + CoV^2) and max - min of SIA_i over clients; CoV of one owner's losses over models
 
 Differences from the paper: none in the attack. The released code draws HAR's targets from all of a
-client's examples,
-some of which were never trained on (``pool: all``), and rounds SIA_i to two decimals (``rounded``).
+client's examples, some of which were never trained on (``pool: all``), and rounds SIA_i to two
+decimals (``rounded``).
 
 Disparities are large even if there is nothing to find: the same few models judge all examples, one
-that happens to be
-better on everything collects the guesses, and its client alone is "found". So every disparity has
-its value by chance (``eod_null``, ``cov_null``, ``fi_null``, ``mad_null``, ``sen_null``): the mean
-over permutations of whose the examples are, with the same models and as many examples of each
-client. Only examples of one class are exchanged, because who has many examples of the class at
-which a model happens to be good is found, too, though nothing was learned from them. If the owner
-of an example is independent of the example given its class (all splits but those by natural owner)
-and of the models, a disparity and its value by chance have the same expectation. Two things to
-know:
+that happens to be better on everything collects the guesses, and its client alone is "found". So
+every disparity has its value by chance (``eod_null``, ``cov_null``, ``fi_null``, ``mad_null``,
+``sen_null``): the mean over permutations of whose the examples are, with the same models and as
+many examples of each client. Only examples of one class are exchanged, because who has many
+examples of the class at which a model happens to be good is found, too, though nothing was learned
+from them. If the owner of an example is independent of the example given its class (all splits but
+those by natural owner) and of the models, a disparity and its value by chance have the same
+expectation. Two things to know:
 
 * It is chance with nothing to find, not with everybody equally exposed. The CoV divides by the
   mean, so where the mean is above 1 / clients, a CoV below ``cov_null`` does not say that exposure
@@ -29,9 +28,8 @@ know:
   success in the mean; ``sia_mean_null`` is that part.
 
 A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i
-would be 1, whatever
-the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples
-were attacked.
+would be 1, whatever the models are. A mean of 1 / clients with a wide spread therefore indicates
+that the wrong examples were attacked.
 """
 
 from __future__ import annotations
@@ -67,7 +65,9 @@ ASKS = "which client owns this example?"
 PAPERS = {"Hu 2021": "https://arxiv.org/abs/2109.05659", "FinP": "https://arxiv.org/abs/2502.17748"}
 # Permutations of the owners: as many as take about the time of reading this many losses, but no
 # fewer and no more.
-LOSSES, FEWEST, MOST = 200_000, 20, 200
+LOSSES = 200_000
+FEWEST = 20
+MOST = 200
 FEWEST_CLIENTS = 2  # of a round; of one client, whose an example is is no question
 FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with
 LEAST = 1e-12  # standard deviation of a model that treats all examples alike
@@ -148,7 +148,8 @@ def calibrated(losses: Doubles, labels: Ints) -> Doubles:
     foreign = np.repeat(np.arange(len(losses))[:, None] != np.arange(owners), n, axis=1).reshape(
         phi.shape
     )
-    score, everything = np.empty_like(phi), np.ones(labels.shape, bool)
+    score = np.empty_like(phi)
+    everything = np.ones(labels.shape, bool)
     for label in np.unique(labels):
         here = labels == label
         counts = here.sum(axis=1)  # by owner
@@ -176,17 +177,19 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     clients that took part.
 
     Only their examples are attacked and only they are candidates: an example of an absent client
-    has no source in this
-    round. A round of one client does not count: every metric is NaN.
+    has no source in this round. A round of one client does not count: every metric is NaN.
     """
-    clients, data = seen.clients, seen.data
+    clients = seen.clients
+    data = seen.data
     losses = seen.observed.reshape(len(clients), data.clients, -1)[:, clients]
     labels = np.concatenate([data.train.y, data.test.y])[
         attacked(config, data, seen.stream)[clients]
     ]
     hits = _hits(guesses(calibrated(losses, labels) if config.score == "calibrated" else losses))
     exchanged = by_chance(config, losses, labels, seen.stream("exchanged_owners", seen.round))
-    accuracy, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
+    # [owners], [models, owners]
+    accuracy = hits.mean(axis=1)
+    means = losses.mean(axis=2)
     low, high = disparity.wilson(hits.sum(axis=1), hits.shape[1])
     columns = {
         "sia_accuracy": accuracy,
@@ -204,9 +207,11 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         Number("sia_mean_null", float(exchanged.mean())),
     )
     if config.rounded:
-        accuracies, permuted = np.round(accuracy, 2), np.round(exchanged, 2)
+        accuracies = np.round(accuracy, 2)
+        permuted = np.round(exchanged, 2)
     else:
-        accuracies, permuted = accuracy, exchanged
+        accuracies = accuracy
+        permuted = exchanged
     return Exposure(
         numbers=(*traced, *round_metrics(accuracies, permuted, means)),
         clients=dict(zip(columns, everyone, strict=True)),
@@ -282,7 +287,8 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
     Rounds in which a metric is undefined do not count; the result is None if no round counts.
     """
-    means, rounds = means_over_rounds(outcome, IN_ROUND), defined(outcome, "sia_mean")
+    means = means_over_rounds(outcome, IN_ROUND)
+    rounds = defined(outcome, "sia_mean")
     last = float(np.mean(rounds[-5:])) if rounds else None
     return means | dict(zip(OVER_ROUNDS, (max(rounds, default=None), last), strict=True))
 

@@ -77,12 +77,11 @@ def subjects(
     They are positions among the training examples, the non-members and the shadow set, one after
     another.
     """
-    trained, held = (
-        data.persons["train"],
-        np.concatenate([data.persons[part] for part in ("nonmembers", "shadow")]),
-    )
+    trained = data.persons["train"]
+    held = np.concatenate([data.persons[part] for part in ("nonmembers", "shadow")])
     owner = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
-    own, here = np.isin(data.owner(), clients), (owner == NOBODY) | np.isin(owner, clients)
+    own = np.isin(data.owner(), clients)
+    here = (owner == NOBODY) | np.isin(owner, clients)
     members = np.unique(trained[own])
     fresh = len(trained) + np.flatnonzero(here)
     asked = np.flatnonzero(own) if config.examples == "trained" else fresh
@@ -149,7 +148,8 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Attack one model. NaN if its clients have too few subjects."""
-    data, clients = model.cluster.data, model.cluster.clients
+    data = model.cluster.data
+    clients = model.cluster.clients
     drawing, wearing = model.rng.spawn(2)
     sides = [
         [rows for rows in side.values() if len(rows) >= config.each]
@@ -162,11 +162,10 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     rows = np.concatenate(
         [drawing.choice(rows, asked, replace=False) for side in sides for rows in side]
     )
-    known, owner = (
-        rows < len(data.train),
-        np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]),
-    )
-    held, losses = rows[~known] - len(data.train), np.empty(len(rows))
+    known = rows < len(data.train)
+    owner = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
+    held = rows[~known] - len(data.train)
+    losses = np.empty(len(rows))
     worn = resembled_clients(data, clients, owner[held], wearing)
     outside = transformed(data, joined([data.nonmembers, data.shadow])[held], worn, wearing)
     model.network.load(model.weights)
@@ -191,9 +190,11 @@ def compared(members: Doubles, others: Doubles) -> Number:
     """
     if np.isnan(members).any() or np.isnan(others).any():
         return Number("auc", membership.NAN, SUBJECTS, chance=0.5)
-    m, n = len(members), len(others)
+    m = len(members)
+    n = len(others)
     found = client_auc.measure(members[None], others[None], np.arange(m + n)[None])
-    low, high = float(found.low[0]), float(found.high[0])
+    low = float(found.low[0])
+    high = float(found.high[0])
     return Number("auc", min(found.mean, 1.0), SUBJECTS, low, high, 0.5)
 
 

@@ -14,10 +14,9 @@ leaves to be seen.
               other clients' by p_k, both as if the labels were the same (`metrics.client_auc`); accuracy of the source
 
 Each model of a clustered run has sums of its own: rows of A that are 0 for the clients of other
-models, so regressions are
-separate as long as nobody moves. Running statistics are no parameters, and are not used. The sum is
-what clients send, clipped and noised where they do that; what the server adds, and what its
-optimizer makes of it, comes later.
+models, so regressions are separate as long as nobody moves. Running statistics are no parameters,
+and are not used. The sum is what clients send, clipped and noised where they do that; what the
+server adds, and what its optimizer makes of it, comes later.
 
 <g_x, U_t> is the derivative of x's loss along U_t: all examples take one pass of forward
 differentiation, and no gradient. ``signal: cosine`` divides by the norms of both, for which it
@@ -27,12 +26,11 @@ By others as noise: with N updates that are isotropic in d dimensions, one of th
 Phi(sqrt(d / 2 N)).
 
 Differences from the paper: no detector. PROLIN trains one each round on updates that it simulates
-with and without the
-record, hundreds of trainings for each target, and weighs rounds by how well it separates them; here
-the score itself is regressed and rounds count alike. Nor is there a mixture step or a vote over
-prefixes. The penalty draws clients to their mean, not to 0, so that nobody is named for weighing
-more. PROLIN's target is a record of several clients in every update; here it is any training
-example.
+with and without the record, hundreds of trainings for each target, and weighs rounds by how well it
+separates them; here the score itself is regressed and rounds count alike. Nor is there a mixture
+step or a vote over prefixes. The penalty draws clients to their mean, not to 0, so that nobody is
+named for weighing more. PROLIN's target is a record of several clients in every update; here it is
+any training example.
 """
 
 from __future__ import annotations
@@ -100,7 +98,8 @@ def problems(config: Config, run: Run) -> Problems:
     """Refuse a regression without a penalty that has too few rounds for it: (field, sentence)
     pairs.
     """
-    rounds, clients = -(-run.rounds // config.every), run.data.config.clients
+    rounds = -(-run.rounds // config.every)
+    clients = run.data.config.clients
     if not config.ridge and rounds <= clients:
         return [
             (
@@ -140,7 +139,8 @@ def cosines(network: Any, x: NDArray[Any], y: Ints, direction: Doubles) -> Doubl
     """
     import torch
 
-    along, pieces = torch.from_numpy(direction.astype(np.float32)).to(network.device), []
+    along = torch.from_numpy(direction.astype(np.float32)).to(network.device)
+    pieces = []
     for gradients in network.example_gradients(x, y):
         pieces.append(
             (gradients @ along / (gradients.norm(dim=1) * along.norm())).double().cpu().numpy()
@@ -152,7 +152,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Add the round's sums to those of earlier rounds, and attack every client that has taken
     part in an attacked one.
     """
-    queries, n = queries_of(config, seen.data, seen.stream), seen.data.clients
+    queries = queries_of(config, seen.data, seen.stream)
+    n = seen.data.clients
     sums = {name: array.copy() for name, array in seen.kept.items()} or {
         "present": np.zeros(n),  # A' 1
         "gram": np.zeros((n, n)),  # A' A
@@ -163,17 +164,17 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         sums["present"][one.clients] += row
         sums["gram"][np.ix_(one.clients, one.clients)] += np.outer(row, row)
         sums["moments"][one.clients] += row[:, None] * scores
-    clients, members = np.flatnonzero(sums["present"]), queries.members.size
-    gram, moments = sums["gram"][np.ix_(clients, clients)], sums["moments"][clients]
+    clients = np.flatnonzero(sums["present"])
+    members = queries.members.size
+    gram = sums["gram"][np.ix_(clients, clients)]
+    moments = sums["moments"][clients]
     member = moments / sums["present"][clients, None]
     part = parts(gram, moments[:, :members], config.ridge)
     guessed = sources(part, seen.stream("attack_targets", seen.round, PLACE)).reshape(
         queries.members.shape
     )
-    each, others = (
-        queries.members.shape[1],
-        _queries.of_others(config, queries.members, seen.stream),
-    )
+    each = queries.members.shape[1]
+    others = _queries.of_others(config, queries.members, seen.stream)
     aucs = {
         "sum_auc": _compared(
             member, clients, queries, queries.numbers[:, each:], queries.examples[:, each:]
@@ -249,7 +250,8 @@ def _exposure(
     source = Number("sum_source", float(hits.mean()), RUN, low, high, 1 / len(clients))
     of_each = wilson(hits.sum(axis=1), np.full(len(hits), hits.shape[1]))
     found.append((source, (hits.mean(axis=1), *of_each)))
-    columns, measures = dict[str, Doubles](), list[Number]()
+    columns = dict[str, Doubles]()
+    measures = list[Number]()
     for number, (values, *ends) in found:
         cells = np.full((3, len(sums["present"])), NAN)
         cells[:, clients] = values, *ends

@@ -28,8 +28,7 @@ Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2
 membership for known.
 
 Differences from the papers: the owner is sought and not given, so that an example has one score,
-the largest of all clients;
-source inference averages over rounds.
+the largest of all clients; source inference averages over rounds.
 """
 
 from __future__ import annotations
@@ -155,7 +154,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     if sides is None:
         return Exposure(unknown(METRICS), {"two_stage_traced": traced}, kept=sums)
     false = membership.tpr_by_chance(sides.worth, config.fpr)
-    values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
+    values = rates(config.fpr, false, sides)
+    null = by_chance(false, len(clients))
     ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
     rows = [
         Number(name, value, variant("clients"), *ends[name], null.get(name))
@@ -192,7 +192,8 @@ def pooled(queries: Queries, sums: dict[str, NDArray[Any]], clients: Ints) -> Si
     flag, trace = (
         sums[name][clients][:, asked] / sums["rounds"][clients] for name in ("flag", "trace")
     )
-    scores, source = flag.max(axis=0), guesses(-trace[:, None])[0]
+    scores = flag.max(axis=0)
+    source = guesses(-trace[:, None])[0]
     u, w = client_auc.weights(queries.labels[asked][place], n)
     if np.isnan(scores).any() or not u.any():
         return None
@@ -270,7 +271,8 @@ def rates(fpr: float, false: float, sides: Sides) -> dict[str, float]:
     """
     u = sides.u / sides.u.sum()
     flagged = u * (sides.members > sides.threshold(fpr))
-    tpr, traced = float(flagged.sum()), float(flagged[sides.right].sum())
+    tpr = float(flagged.sum())
+    traced = float(flagged[sides.right].sum())
     values = {"traced": traced, "apart": tpr * float(u[sides.right].sum()), "tpr": tpr}
     values["sia"] = traced / tpr if tpr else NAN
     for percent, prior in PRIORS.items():
@@ -292,7 +294,9 @@ def intervals(
     """Return the 95 % interval of each of the `rates`."""
     from scipy.special import stdtrit
 
-    n, m, drawn = sides.u.size, int(sides.example.max()) + 1, []
+    n = sides.u.size
+    m = int(sides.example.max()) + 1
+    drawn = []
     for _ in range(RESAMPLES):
         copies = (
             rng.multinomial(n, np.full(n, 1 / n)).reshape(sides.u.shape),
@@ -301,8 +305,10 @@ def intervals(
         again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1][sides.example])
         if again.u.any() and again.w.any():
             drawn.append(list(rates(fpr, false, again).values()))
-    ends, z = {}, float(stdtrit(2 * false * (sides.worth + 1), 0.975))
-    everyone, flagged = sides.u > 0, (sides.u > 0) & (sides.members > sides.threshold(fpr))
+    ends = {}
+    z = float(stdtrit(2 * false * (sides.worth + 1), 0.975))
+    everyone = sides.u > 0
+    flagged = (sides.u > 0) & (sides.members > sides.threshold(fpr))
     for (name, value), draws in zip(
         rates(fpr, false, sides).items(), np.array(drawn).T, strict=True
     ):

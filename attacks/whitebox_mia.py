@@ -15,18 +15,17 @@ would know from earlier rounds. It is made by the run's own engine, with the run
 epochs, objective, DP-SGD and augmentation, and the trainer's own optimizer state.
 
 Differences from the paper: the paper has no such attack, and of the released one only the numbers
-above are known to
-us. The rest is our reading. A mock update repeats the trainer's training with all of its examples.
-The lessons are about 50 members and 50 non-members of the trainer, the same in every round. The
-non-members of a client are its own test examples, else the non-members held out from it, else those
-that belong to nobody; if the trainer can only have those of nobody, 50 of them (at most half) are
-reserved for it, and no other client is compared with these.
+above are known to us. The rest is our reading. A mock update repeats the trainer's training with
+all of its examples. The lessons are about 50 members and 50 non-members of the trainer, the same in
+every round. The non-members of a client are its own test examples, else the non-members held out
+from it, else those that belong to nobody; if the trainer can only have those of nobody, 50 of them
+(at most half) are reserved for it, and no other client is compared with these.
 
 A limitation: the forest's threshold is learned on the trainer. If clients have other labels or more
-examples than it,
-accuracy may fall although the ranking of examples (``auc``) is still good. If a client can only be
-compared with examples of nobody, their labels may reveal that they are non-members. And where local
-training draws no random numbers (a single batch, no noise), all mock updates are equal.
+examples than it, accuracy may fall although the ranking of examples (``auc``) is still good. If a
+client can only be compared with examples of nobody, their labels may reveal that they are
+non-members. And where local training draws no random numbers (a single batch, no noise), all mock
+updates are equal.
 """
 
 from __future__ import annotations
@@ -124,10 +123,13 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
         examples that a client has; ``lessons`` [m, arrays], the features of the training data, and
         ``taught`` [m], whether each was a member; m is 0 in the other blocks.
     """
-    data, network = seen.data, seen.network
-    arrays, most = len(network.layout.names), max(int(data.sizes.max()), len(data.nonmembers))
+    data = seen.data
+    network = seen.network
+    arrays = len(network.layout.names)
+    most = max(int(data.sizes.max()), len(data.nonmembers))
     features = np.full((2, len(seen.clients), min(config.queries, most), arrays), np.nan)
-    lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
+    lessons = np.empty((0, arrays))
+    taught = np.empty(0, bool)
     for i, client in enumerate(seen.clients):
         start = seen.sent[seen.assignment[i]]
         examples = attacked_examples(config, data, client, seen.stream)
@@ -203,9 +205,11 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Train the forest and attack every other client that took part; all metrics are NaN if the
     trainer did not.
     """
-    observed, measures = seen.observed, list[Number]()
+    observed = seen.observed
+    measures = list[Number]()
     accuracy, variance = np.full((2, seen.data.clients), np.nan)
-    if len(taught := observed["taught"]):
+    taught = observed["taught"]
+    if len(taught):
         judge = forest(
             config,
             observed["lessons"],
@@ -218,8 +222,10 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
             if not there.any():
                 continue
             member = (np.arange(len(features)) < len(observed["members"][i]))[there]
-            score, rng = judge(features[there]) - 0.5, seen.stream("resampling", client, seen.round)
-            success, of = Success.of(score, member, rng), of_client(client)
+            score = judge(features[there]) - 0.5
+            rng = seen.stream("resampling", client, seen.round)
+            success = Success.of(score, member, rng)
+            of = of_client(client)
             accuracy[client] = success.values["balanced_accuracy"]
             sides = (
                 (success.values["tpr"], success.members),
@@ -268,7 +274,8 @@ def attacked_examples(
 
     Those of the trainer are what the attack learns from.
     """
-    rng, members = stream("attack_targets", client, 1), data.client(client)
+    rng = stream("attack_targets", client, 1)
+    members = data.client(client)
     in_test_set, outside = held_out(config, data, client, stream)
     size = min(config.queries, len(members), len(outside))
     inside = np.sort(rng.choice(len(members), size, replace=False))
@@ -304,7 +311,8 @@ def held_out(config: Config, data: Federation, client: int, stream: Stream) -> t
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
-    trainer, fewest = config.trainer, FEWEST_NONMEMBERS
+    trainer = config.trainer
+    fewest = FEWEST_NONMEMBERS
 
     def available(client: int) -> int:  # which examples are drawn is of no account here
         return len(held_out(config, data, client, lambda *_place: np.random.default_rng(0))[1])

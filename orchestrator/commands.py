@@ -248,7 +248,8 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
     """Say at once what was understood, because loading data and starting Ray take a while."""
     here = f"on this machine ({ray_session.local_cpus()} CPUs)"
     if choices.dry:
-        where, notes = f"; timing a few steps of each kind {here}", []
+        where = f"; timing a few steps of each kind {here}"
+        notes = []
     else:
         ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
         where = f" on {target}" if target.address else f" {ready}"
@@ -285,11 +286,13 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
             with screen, ray_session.ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
                     screen.say(ray_session.joined(work.target, nodes))
-                if problems := misfit_problems(work.sweep, work.place, nodes):
+                problems = misfit_problems(work.sweep, work.place, nodes)
+                if problems:
                     raise ConfigError(problems)
-                if unfit := ray_session.node_problems(
+                unfit = ray_session.node_problems(
                     work.folder.path, work.sweep.resources.timeout_seconds
-                ):
+                )
+                if unfit:
                     raise ConfigError(
                         ConfigProblem(sentence, file="--results") for sentence in unfit
                     )
@@ -417,7 +420,8 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
     elif link := tracker.link():
         screen.say(f"in MLflow: {link}")
-    if (held := evict(folder.cache)) > 100e6:
+    held = evict(folder.cache)
+    if held > 100e6:
         screen.say(
             f"fedpriv clean {shlex.quote(str(folder.path))}   deletes {held / 1e6:,.0f} MB "
             "that trials share"

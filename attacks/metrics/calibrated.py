@@ -16,15 +16,13 @@ were trained on the example (in) or were not (out):
     informia       ln r(x) - mean over examples z of ln r(z)                    Tao and Shokri 2025, only if asked for
 
 Deviations are pooled over examples unless there are 64 references: those of an example itself are
-too noisy before. The
-offline score of LiRA is the standardized distance itself: the normal distribution's logarithm is
-the same up to order,
-but has no digits left above 8 deviations, where it ties examples. Nor is it the two-sided density
-of the published code, which takes examples far below for members. Ranked by RMIA, examples of one
-model are in the order of r(x), which is that of BASE; the population z is the examples themselves.
-So are they by InfoRMIA, ln p(x | theta) / p(x) + KL(p(z) || p(z | theta)), whose second term, its
-mean over z, is the same for all examples of a model: it differs where examples of several models
-are ranked together.
+too noisy before. The offline score of LiRA is the standardized distance itself: the normal
+distribution's logarithm is the same up to order, but has no digits left above 8 deviations, where
+it ties examples. Nor is it the two-sided density of the published code, which takes examples far
+below for members. Ranked by RMIA, examples of one model are in the order of r(x), which is that of
+BASE; the population z is the examples themselves. So are they by InfoRMIA, ln p(x | theta) / p(x) +
+KL(p(z) || p(z | theta)), whose second term, its mean over z, is the same for all examples of a
+model: it differs where examples of several models are ranked together.
 
 Every replica is the target in turn, attacked by the others without its complement. An example is in
 exactly half of all replicas, so with the complement among the references, the number of those that
@@ -46,14 +44,14 @@ Variance: TypeAlias = Literal["auto", "pooled", "own"]
 # 2022)
 FEWEST_OWN = 64
 LEAST_VARIANCE = 1e-24  # where all references say the same of every example
-OFFLINE_RMIA, OFFLINE_BASE = (
-    0.3,
-    0.33,
-)  # a: how much of p_y a model gains that had the example (Privacy Meter, LeakPro)
+# a: how much of p_y a model gains that had the example (Privacy Meter, LeakPro)
+OFFLINE_RMIA = 0.3
+OFFLINE_BASE = 0.33
 GAMMA = 1.0
 # The prior of BaVarIA: an example's variance is worth 4 references', its mean one. Not tuned: with
 # a tenth of one, the AUC of 16 replicas on the digits of the quickstart is 0.006 higher.
-PRIOR_SHAPE, PRIOR_COUNT = 2.0, 1.0
+PRIOR_SHAPE = 2.0
+PRIOR_COUNT = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,16 +191,19 @@ def predictive(target: Doubles, side: Moments) -> Doubles:
     """
     from scipy.special import gammaln
 
-    n, mean = side.count, side.mean
+    n = side.count
+    mean = side.mean
     center = float((n * mean).sum() / n.sum())
     pooled = max(float(side.squares.sum() / max((n - 1).sum(), 1.0)), LEAST_VARIANCE)
-    k, a = PRIOR_COUNT + n, PRIOR_SHAPE + n / 2
+    k = PRIOR_COUNT + n
+    a = PRIOR_SHAPE + n / 2
     b = (
         (PRIOR_SHAPE - 1) * pooled
         + side.squares / 2
         + PRIOR_COUNT * n * (mean - center) ** 2 / (2 * k)
     )
-    location, scale = (PRIOR_COUNT * center + n * mean) / k, b * (k + 1) / (a * k)
+    location = (PRIOR_COUNT * center + n * mean) / k
+    scale = b * (k + 1) / (a * k)
     constant = gammaln(a + 0.5) - gammaln(a) - 0.5 * np.log(2 * a * np.pi * scale)
     density: Doubles = constant - (a + 0.5) * np.log1p((target - location) ** 2 / (2 * a * scale))
     return density
@@ -212,7 +213,8 @@ def informia(target: Doubles, references: References, variance: Variance = "auto
     """Score examples with InfoRMIA (Tao and Shokri 2025): BASE online, less its mean over the
     examples of the model, [n].
     """
-    scores, kind = base(target, references), references.kind
+    scores = base(target, references)
+    kind = references.kind
     means = np.bincount(kind, weights=scores) / np.maximum(np.bincount(kind), 1)
     return np.asarray(scores - means[kind])
 
@@ -260,7 +262,8 @@ def cross_scores(
     example; replicas 2i and 2i + 1 are complementary. Pairs ``without`` are nobody's references
     (-1: none). The rest is as in `References`.
     """
-    pair, scores = np.arange(len(phi)) // 2, []
+    pair = np.arange(len(phi)) // 2
+    scores = []
     for target in range(len(phi)) if chosen is None else chosen:
         others = (pair != pair[target]) & ~np.isin(pair, without)
         scores.append(

@@ -101,10 +101,8 @@ def measure(
     count = max(int(valid.sum()), 1)
     alone = float(np.nansum(variance))  # of the sum, if clients had no example in common
     covariance = (of_sum - alone) / max(count * (count - 1), 1)
-    squares, shared = (
-        np.square(u).sum(axis=1) + np.square(w).sum(axis=1),
-        of_sum / alone if alone else 1.0,
-    )
+    squares = np.square(u).sum(axis=1) + np.square(w).sum(axis=1)
+    shared = of_sum / alone if alone else 1.0
     low, high = disparity.auc_interval(auc, variance, squares)
     mean = float(auc[valid].mean()) if valid.any() else NAN
     mean_low, mean_high = map(
@@ -153,7 +151,9 @@ def tprs(
     weights are those of fewer.
     """
     u, w = weights(labels, members)
-    outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
+    outside = scores[:, members:].ravel()
+    weight = w.ravel()
+    number = numbers[:, members:].ravel()
     if min(len(np.unique(number[weight > 0])), _kish(weight)) < NONMEMBERS_AT_1_FPR:
         return np.full(len(scores), NAN), NAN, np.full(len(scores), NAN)
     refused = membership.refused(outside, weight, 0.01)
@@ -301,8 +301,10 @@ def successes(scores: Doubles, queries: Bools, member: Bools) -> Successes:
     [attackers, n] of 0 or more is the decision "member". One without members to tell, or with fewer
     than ten non-members, has no success.
     """
-    inside, outside = queries & member, queries & ~member
-    members, nonmembers = inside.sum(axis=1), outside.sum(axis=1)
+    inside = queries & member
+    outside = queries & ~member
+    members = inside.sum(axis=1)
+    nonmembers = outside.sum(axis=1)
     valid = (
         (members > 0)
         & (nonmembers >= FEWEST_NONMEMBERS)
@@ -340,13 +342,16 @@ def attackers_by_chance(
     are missing with them. The rest is as in `successes`. Each is [exchanges], NaN where no attacker
     has a success.
     """
-    inside, outside = queries & member, queries & ~member
+    inside = queries & member
+    outside = queries & ~member
     known = ~np.isnan(np.where(queries, scores, 0)).any(axis=1)
     valid = known & inside.any(axis=1) & (outside.sum(axis=1) >= FEWEST_NONMEMBERS)
     orders = disparity.exchanged(labels, disparity.EXCHANGES, rng)
     if not valid.any():
         return {key: np.full(len(orders), NAN) for key in (*MEASURED, "worst")}
-    inside, outside, scores = inside[valid], outside[valid], scores[valid]
+    inside = inside[valid]
+    outside = outside[valid]
+    scores = scores[valid]
     places = np.stack([np.unique(row, return_inverse=True)[1] for row in scores])
     accuracies = np.stack([_accuracies(scores[:, order] >= 0, inside, outside) for order in orders])
     aucs = np.stack([_aucs(places[:, order], inside, outside) for order in orders])
@@ -361,7 +366,8 @@ def _accuracies(said: Bools, inside: Bools, outside: Bools) -> Doubles:
     """Return the balanced accuracy of each attacker's decisions [attackers, n] on its members
     and non-members.
     """
-    found, wrong = (said & inside).sum(axis=1), (said & outside).sum(axis=1)
+    found = (said & inside).sum(axis=1)
+    wrong = (said & outside).sum(axis=1)
     return np.asarray((found / inside.sum(axis=1) + 1 - wrong / outside.sum(axis=1)) / 2)
 
 
@@ -389,7 +395,9 @@ def _with_interval(
     """
     if not len(success):
         return NAN, NAN, NAN
-    value, variance, fewest = min(float(success.mean()), 1.0), 0.0, []
+    value = min(float(success.mean()), 1.0)
+    variance = 0.0
+    fewest = []
     for side in (member, ~member):
         there = side & ~np.isnan(share).all(axis=0)
         shares = np.nanmean(share[:, there], axis=0)

@@ -93,8 +93,11 @@ def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
     def count(chosen: Bools) -> Ints:
         return np.bincount(attacked.client[chosen & (attacked.client >= 0)], minlength=len(peers))
 
-    positive, member = attacked.score >= 0, attacked.member
-    members, nonmembers, rejected = count(member), count(~member), count(~positive & ~member)
+    positive = attacked.score >= 0
+    member = attacked.member
+    members = count(member)
+    nonmembers = count(~member)
+    rejected = count(~positive & ~member)
     _, place = np.unique(peers, return_inverse=True)
     few = nonmembers < FEWEST_NONMEMBERS
     rejected = np.where(few, np.bincount(place, rejected)[place], rejected)
@@ -114,10 +117,9 @@ def worst_client_by_chance(attacked: Attacked, peers: Ints) -> float:
     What the attack says is exchanged among the examples of a label that peers have, members or not.
     """
     attacked = attacked[attacked.client >= 0]
-    worst, rng = (
-        [],
-        np.random.default_rng(0),
-    )  # always the same numbers, so that rounds can be compared
+    # always the same numbers, so that rounds can be compared
+    worst = []
+    rng = np.random.default_rng(0)
     for order in exchanged(_alike(attacked, peers), EXCHANGES, rng):
         risk = client_risks(replace(attacked, score=attacked.score[order]), peers).risk
         worst.append(risk[~np.isnan(risk)].max(initial=-np.inf))
@@ -219,7 +221,8 @@ def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[st
     """
     values = membership.measure(attacked.score, attacked.member)
     members = attacked.member[exchanged(attacked.label, EXCHANGES, rng)]
-    m, n = int(attacked.member.sum()), int((~attacked.member).sum())
+    m = int(attacked.member.sum())
+    n = int((~attacked.member).sum())
     found = dict.fromkeys(("auc", *membership.LIMITS), np.full(EXCHANGES, NAN))
     if not np.isnan(values["auc"]):
         found["auc"] = np.asarray(

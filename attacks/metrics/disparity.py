@@ -1,8 +1,8 @@
 """How unequally clients are exposed to an attack (Zhao et al. 2025, section 5.2).
 
 A disparity is NaN where it is undefined: its reference mean is 0, or a value is not finite.
-Standard deviations are
-those of a population (ddof 0), because the clients are the whole population.
+Standard deviations are those of a population (ddof 0), because the clients are the whole
+population.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def auc_interval(
     >>> round(float(low), 3), float(high)
     (0.886, 1.0)
     """
-    area, spread = np.asarray(auc, np.float64), np.asarray(variance, np.float64)
+    area = np.asarray(auc, np.float64)
+    spread = np.asarray(variance, np.float64)
     known = np.asarray(squares) > 0  # else there are no pairs, and the AUC is NaN
     most = np.divide(3, squares, out=np.full(np.shape(squares), NAN), where=known)
     pairs = np.divide(

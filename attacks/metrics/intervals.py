@@ -2,10 +2,9 @@
 would have given.
 
 A percentile bootstrap (Efron and Tibshirani 1993, chapter 13): members and non-members are each
-resampled as many as
-there are, with replacement, every measure is computed anew, and the middle 95 % of its values are
-the interval. Scores are sorted once. A resample is a number of copies of each example, and a rate
-is a weighted share of the examples above a threshold.
+resampled as many as there are, with replacement, every measure is computed anew, and the middle 95
+% of its values are the interval. Scores are sorted once. A resample is a number of copies of each
+example, and a rate is a weighted share of the examples above a threshold.
 
 A bootstrap knows only what it has seen. If all of 20 members were found, all members of every
 resample are found, too, and the interval would be [1, 1]. Where a rate is 0 or 1, or no resample
@@ -63,13 +62,16 @@ def intervals(
     if np.isnan(values["balanced_accuracy"]):
         return dict.fromkeys(MEASURES, (NAN, NAN))
     order = np.argsort(-scores, kind="stable")  # from the highest score
-    scores, member, owner = scores[order], member[order], None if owner is None else owner[order]
+    scores = scores[order]
+    member = member[order]
+    owner = None if owner is None else owner[order]
     cluster, sizes = clusters(member, owner)
     sides = [np.flatnonzero(side) for side in (member, ~member)]
     independent = [len(np.unique(cluster[side])) for side in sides]
     if owner is not None and min(independent) < 2:
         return dict.fromkeys(MEASURES, (NAN, NAN))
-    draws, parts = max(1, CHUNK // max(map(len, sides))), []
+    draws = max(1, CHUNK // max(map(len, sides)))
+    parts = []
     for start in range(0, resamples, draws):
         drawn = np.hstack([_copies(size, min(draws, resamples - start), rng) for size in sizes])
         copies = [drawn[:, cluster[side]] for side in sides]
@@ -88,7 +90,8 @@ def intervals(
         by = _stretch(np.bincount(owner[owner >= 0]))
         boot = {name: _stretched(values[name], pair, by) for name, pair in boot.items()}
     variance = float(resampled[MEASURES.index("auc")].var())
-    n, ties = len(scores), np.unique(scores, return_counts=True)[1].astype(np.float64)
+    n = len(scores)
+    ties = np.unique(scores, return_counts=True)[1].astype(np.float64)
     varying = 1 - float((ties**3 - ties).sum()) / (
         n**3 - n
     )  # the share of a rank sum's variance that ties leave
@@ -115,11 +118,9 @@ def clusters(member: Bools, owner: Ints | None) -> tuple[Ints, tuple[int, int]]:
     kind = (
         np.arange(first.sum()) if owner is None else np.unique(owner[first], return_inverse=True)[1]
     )
-    cluster, size, alone = (
-        np.empty(len(member), np.int64),
-        int(kind.max(initial=-1)) + 1,
-        int((~first).sum()),
-    )
+    cluster = np.empty(len(member), np.int64)
+    size = int(kind.max(initial=-1)) + 1
+    alone = int((~first).sum())
     cluster[first], cluster[~first] = kind, size + np.arange(alone)
     return cluster, (size, alone)
 
@@ -170,10 +171,8 @@ def _extend(
     and non-members.
     """
     trials = {"tpr": members, "tnr": nonmembers, **dict.fromkeys(LIMITS, members)}
-    extended, frozen = (
-        dict(boot),
-        {name for name in boot if values[name] in (0, 1) or boot[name][0] == boot[name][1]},
-    )
+    extended = dict(boot)
+    frozen = {name for name in boot if values[name] in (0, 1) or boot[name][0] == boot[name][1]}
     for name in frozen & set(trials):
         low, high = disparity.wilson(values[name] * trials[name], trials[name])
         extended[name] = _hull(*boot[name], float(low), float(high))

@@ -132,8 +132,7 @@ def gap(shadow: Outputs, target: Outputs) -> Doubles:
     model classifies rightly.
 
     Nothing is tuned: ``shadow`` is not read. Its balanced accuracy is exactly ``0.5 + (accuracy on
-    members - accuracy on
-    non-members) / 2``. NaN where an output is.
+    members - accuracy on non-members) / 2``. NaN where an output is.
     """
     score = np.where(target.logits.argmax(axis=1) == target.labels, 0.5, -0.5)
     return np.where(np.isnan(target.logits).any(axis=1), NAN, score)
@@ -150,7 +149,8 @@ def best_threshold(scores: Doubles, member: Bools) -> float:
     best = int(np.argmax(tpr[1:] - fpr[1:]))
     if best + 1 == len(descending):
         return float(descending[best])
-    upper, lower = descending[best], descending[best + 1]
+    upper = descending[best]
+    lower = descending[best + 1]
     middle = lower + (upper - lower) / 2
     return float(middle if middle > lower else upper)
 

@@ -87,13 +87,13 @@ def others(values: Doubles, examples: Ints, worlds: Ints) -> Others:
     summary = _left_out(
         values, members, np.searchsorted(np.unique(worlds), worlds), examples, signals
     )
-    if (alone := summary.count < FEWEST_OTHERS).any():
+    alone = summary.count < FEWEST_OTHERS
+    if alone.any():
         everyone = np.ones((1, len(values))), np.zeros(len(values), np.int64)
-        whole, rows = _left_out(values, *everyone, examples, signals), alone[:, None]
-        means, squares = (
-            np.where(rows, whole.mean, summary.mean),
-            np.where(rows, whole.squares, summary.squares),
-        )
+        whole = _left_out(values, *everyone, examples, signals)
+        rows = alone[:, None]
+        means = np.where(rows, whole.mean, summary.mean)
+        squares = np.where(rows, whole.squares, summary.squares)
         summary = Others(np.where(alone, whole.count, summary.count), means, squares)
     return summary
 

@@ -62,7 +62,8 @@ def swap_law(ins: Doubles, outs: Doubles) -> tuple[Doubles, Doubles, float]:
 
     These are possible values of AUC - 1/2, their probabilities, and the value without any swap.
     """
-    pooled, k = np.concatenate([ins, outs]), len(ins)
+    pooled = np.concatenate([ins, outs])
+    k = len(ins)
     below = (pooled[:, None] > pooled).sum(axis=1) + (pooled[:, None] >= pooled).sum(
         axis=1
     )  # ties count half
@@ -107,16 +108,15 @@ def interval(ins: Doubles, outs: Doubles) -> tuple[float, float]:
     """
     from scipy.special import expit, stdtrit
 
-    area, k = auc(ins, outs), len(ins)
+    area = auc(ins, outs)
+    k = len(ins)
     low, high = score_interval(area, k)
     if not 0 < area < 1:
         return low, high
     wins = _wins(ins, outs) / (k - 1)
     spread = (wins.sum(axis=1) + wins.sum(axis=0)).std(ddof=1) / sqrt(k)
-    middle, half = (
-        log(area / (1 - area)),
-        float(stdtrit(k - 1, 0.975)) * spread / (area * (1 - area)),
-    )
+    middle = log(area / (1 - area))
+    half = float(stdtrit(k - 1, 0.975)) * spread / (area * (1 - area))
     return min(low, float(expit(middle - half))), max(high, float(expit(middle + half)))
 
 
@@ -131,7 +131,8 @@ def score_interval(area: float, k: int) -> tuple[float, float]:
         """Bisect between the AUC, which is in the interval, and ``limit``, 0 or 1, which is not
         unless it is the AUC.
         """
-        inside, outside = area, limit
+        inside = area
+        outside = limit
         for _ in range(BISECTIONS if area != limit else 0):
             theta = (inside + outside) / 2
             pairs = (k - 2) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
@@ -209,7 +210,8 @@ def null_epsilon(ins: Doubles, outs: Doubles) -> float:
     from scipy.special import ndtri
 
     values, law, _ = swap_law(ins, outs)
-    possible, k = law > 0, len(ins)
+    possible = law > 0
+    k = len(ins)
     areas = np.minimum(0.5 + np.abs(values[possible]), 1 - 0.5 / (k * (k - 1)))
     return float(epsilons_gdp(sqrt(2) * ndtri(areas), DELTA) @ law[possible])
 

@@ -42,7 +42,10 @@ class Stack:
         """Keep the arrays; methods are those for which enough replicas are left without two
         pairs.
         """
-        self.phi, self.inside, self.kind, self.variance = phi, inside, kind, variance
+        self.phi = phi
+        self.inside = inside
+        self.kind = kind
+        self.variance = variance
         self.methods = [method for method in STACKED if FEWEST[method] <= len(phi) - 4]
         self._learned: dict[tuple[int, ...], tuple[Doubles, float]] = {}
 

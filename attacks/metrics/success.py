@@ -83,7 +83,8 @@ class Success:
         ``epsilon_record`` is that of the AUC, ``epsilon_record_at_1_fpr`` (and ``_01``) that of the
         true positive rate there, each with its interval.
         """
-        comparisons, sizes = self.members * self.nonmembers, (self.members, self.nonmembers)
+        comparisons = self.members * self.nonmembers
+        sizes = (self.members, self.nonmembers)
         estimate = estimate_of_auc(self.values["auc"], *self.ranges["auc"], comparisons=comparisons)
         drawn = "auc" in self.draws and not np.isnan(self.values["auc"])
         chance = (
@@ -134,10 +135,8 @@ def epsilon_of_auc_by_chance(members: int, nonmembers: int) -> float:
         )
     else:
         deviation = np.sqrt((members + nonmembers + 1) / (12 * pairs))
-        auc, often = (
-            0.5 + deviation * ndtri((np.arange(PARTS) + 0.5) / PARTS),
-            np.ones(PARTS, np.int64),
-        )
+        auc = 0.5 + deviation * ndtri((np.arange(PARTS) + 0.5) / PARTS)
+        often = np.ones(PARTS, np.int64)
     return float(np.average(_of_aucs(auc, pairs), weights=often))
 
 
@@ -157,7 +156,8 @@ def epsilon_of_tpr_by_chance(members: int, nonmembers: int, limit: float) -> flo
         return NAN
     rate = tpr_by_chance(nonmembers, limit)
     above = round(rate * (nonmembers + 1))  # k + 1
-    hits, below = np.arange(members, dtype=np.float64), nonmembers + 1 - above
+    hits = np.arange(members, dtype=np.float64)
+    below = nonmembers + 1 - above
     choices = -betaln(members - hits + 1, hits + 1) - np.log(members + 1)
     mass = np.exp(choices + betaln(hits + above, members - hits + below) - betaln(above, below))
     likely = mass > 1e-12

@@ -91,10 +91,8 @@ class Targets:
         )  # of however few examples, because targets are averaged
         valid = ~np.isnan(self.scores).any(axis=1)
         for name, side in zip(STRICT, (self.member, ~self.member), strict=True):
-            part, whole = (
-                np.where(side, self.strict, 0.0).sum(axis=1),
-                side.sum(axis=1).astype(np.float64),
-            )
+            part = np.where(side, self.strict, 0.0).sum(axis=1)
+            whole = side.sum(axis=1).astype(np.float64)
             values[name] = np.divide(
                 part, whole, out=np.full(len(whole), NAN), where=valid & (whole > 0)
             )
@@ -154,7 +152,8 @@ def precision(tpr: float, fpr: float, prior: float) -> float:
     >>> round(precision(0.5, 0.01, 0.01), 4)
     0.3356
     """
-    hits, false = prior * tpr, (1 - prior) * fpr
+    hits = prior * tpr
+    false = (1 - prior) * fpr
     return hits / (hits + false) if hits + false > 0 else NAN
 
 
@@ -229,7 +228,8 @@ def decide(
     non-members pass, NaN with fewer than 99 to set one. Where the others had all examples of a kind
     or none, there is no threshold, and the scores are NaN.
     """
-    shifted, strict = np.full_like(scores, NAN), np.full(scores.shape, NAN)
+    shifted = np.full_like(scores, NAN)
+    strict = np.full(scores.shape, NAN)
     count = len(member) // 2
     for target in range(len(scores)):
         pair = -1 if pairs is None else int(pairs[target])
@@ -237,7 +237,8 @@ def decide(
         rehearsed = rehearse(pair, replicas)
         for number in np.unique(kind):
             alike = kind == number
-            signals, inside = rehearsed[:, alike].ravel(), member[np.ix_(replicas, alike)].ravel()
+            signals = rehearsed[:, alike].ravel()
+            inside = member[np.ix_(replicas, alike)].ravel()
             if inside.any() and not inside.all():
                 shifted[target, alike] = scores[target, alike] - membership.best_threshold(
                     signals, inside

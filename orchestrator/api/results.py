@@ -164,8 +164,7 @@ class Results:
         interval over seeds.
 
         A metric has four columns: its mean, the ends ``_low`` and ``_high`` of the interval (empty
-        below three values), and
-        ``_seeds``, the number of independent values.
+        below three values), and ``_seeds``, the number of independent values.
         """
         import pandas as pd
 

@@ -113,7 +113,8 @@ def _sets(changes: Mapping[str, Any]) -> list[str]:
         raise refusal(
             f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}', "set"
         )
-    sets, problems = list[str](), list[ConfigProblem]()
+    sets = list[str]()
+    problems = list[ConfigProblem]()
     for key, value in changes.items():
         try:
             sets.append(f"{key}={json.dumps(value, default=plain, ensure_ascii=False)}")

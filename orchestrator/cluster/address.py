@@ -2,10 +2,9 @@
 started for this command.
 
 In this order count: ``--address``, the variable RAY_ADDRESS, and the file in which ``ray start``
-leaves the address of
-the node's cluster, if it is this user's own. Whoever is submitted to a cluster (`ray submit`) names
-no address, so the file is what makes a sweep use all nodes and not only the cores of the first one.
-``local`` stands for Ray on this machine alone.
+leaves the address of the node's cluster, if it is this user's own. Whoever is submitted to a
+cluster (`ray submit`) names no address, so the file is what makes a sweep use all nodes and not
+only the cores of the first one. ``local`` stands for Ray on this machine alone.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-LOCAL, AUTO = "local", "auto"
+LOCAL = "local"
+AUTO = "auto"
 ANSWER_SECONDS = 5.0  # for a connection, and for the first bytes that come back
 LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
@@ -27,7 +27,9 @@ JOIN = "--address HOST:PORT joins the cluster that it names"
 # Ray speaks HTTP/2. A client begins with this text and its settings (an empty frame); a server
 # answers with its settings.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-SETTINGS, HEADER = 4, 9  # the kind of frame, in its fourth byte, and the bytes of a frame's header
+# the kind of frame, in its fourth byte, and the bytes of a frame's header
+SETTINGS = 4
+HEADER = 9
 
 
 class ClusterError(ValueError):

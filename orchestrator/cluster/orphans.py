@@ -18,10 +18,9 @@ from orchestrator.cluster.address import address_file
 MARK = "FEDPRIV_RAY"  # the variable in the environment of Ray's processes
 # Keeps Ray's processes, which write titles over their arguments, from overwriting what is behind.
 READABLE = "SPT_NOENV"
-POLITE, LAST = (
-    1.0,
-    2.0,
-)  # seconds from asking a process to end to killing it, and to wait after that
+# seconds from asking a process to end to killing it, and to wait after that
+POLITE = 1.0
+LAST = 2.0
 CLOCK = 0.5  # seconds by which the system's clock may be set in the meantime
 
 

@@ -199,7 +199,8 @@ def _connect(target: Target, place: Placement) -> None:
         local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles))
     )
     require_token(os.environ)
-    before, mark = ray_constants.ENABLE_RAY_CLUSTER, marks()
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    mark = marks()
     os.environ |= mark
     # Ray takes 127.0.0.1 as this machine's address, as on macOS; else its processes listen to the
     # network, too.

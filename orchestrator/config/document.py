@@ -1,11 +1,10 @@
 """A sweep file as plain JSON values: each key with its line, changed by ``--set`` options.
 
 Only the unsurprising part of YAML is accepted: the core schema of YAML 1.2 (``1e-3`` is a number,
-``no`` and
-``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once, finite numbers,
-no tags that would build objects. Aliases (``*name``) are allowed as long as they stay small. PyYAML
-composes nodes, and values are made of them here and never by YAML's constructors, so no input can
-run code, or grow without bound.
+``no`` and ``2024-01-01`` are texts, ``010`` is ten), one document, text keys, each key once, finite
+numbers, no tags that would build objects. Aliases (``*name``) are allowed as long as they stay
+small. PyYAML composes nodes, and values are made of them here and never by YAML's constructors, so
+no input can run code, or grow without bound.
 """
 
 from __future__ import annotations
@@ -290,7 +289,8 @@ def assign(tree: Any, key: Key, value: Any, at: Key = ()) -> Any:
     """
     if not key:
         return value
-    step, rest = key[0], key[1:]
+    step = key[0]
+    rest = key[1:]
     tree = {"name": tree} if isinstance(tree, str) else {} if tree is None else tree
     if isinstance(tree, list) and isinstance(step, int):
         return [*tree[:step], assign(tree[step], rest, value, (*at, step)), *tree[step + 1 :]]
@@ -320,7 +320,8 @@ def contents(path: Path) -> str:
             f"{suggest(path.name, [other.name for other in path.parent.glob('*.yaml')])}"
         )
     except UnicodeDecodeError as error:
-        line, sentence = raw.count(b"\n", 0, error.start) + 1, "is not UTF-8 text"
+        line = raw.count(b"\n", 0, error.start) + 1
+        sentence = "is not UTF-8 text"
     except (
         OSError,
         ValueError,
@@ -377,7 +378,8 @@ def read(text: str, file: str) -> Document:
         reader.problems.append(ConfigProblem(TOO_LARGE, file=file))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said, line = error.problem or error.context or "", mark.line if mark else -1
+        said = error.problem or error.context or ""
+        line = mark.line if mark else -1
         expected = next(
             (words for pattern, words in EXPECTED.items() if re.search(pattern, said)), said
         )
@@ -401,7 +403,8 @@ class _Reader:
     """
 
     def __init__(self, file: str) -> None:
-        self.file, self.values = file, 0
+        self.file = file
+        self.values = 0
         self.places: dict[Key, tuple[str, int | None]] = {}
         self.problems: list[ConfigProblem] = []
 

@@ -186,7 +186,8 @@ def suggest(name: str, choices: Iterable[str]) -> str:
     sought = name[:200].lower().replace("-", "_")
     near = []
     for place in (place for place, names in PLACES.items() if sought in names.split()):
-        head, last = place.split(".")[0], place.split(".")[-1]
+        head = place.split(".")[0]
+        last = place.split(".")[-1]
         meant = {
             last: plain.get(last, last),
             head: place,
@@ -251,7 +252,8 @@ def translate(
     problems: dict[Key, ConfigProblem] = {}
     allowed: dict[Key, list[str]] = {}  # by key, what follows "must"
     for detail in error.errors(include_url=False):
-        kind, context = detail["type"], detail.get("ctx", {})
+        kind = detail["type"]
+        context = detail.get("ctx", {})
         key, value = _reached(detail["loc"], fields)
         if kind == "extra_forbidden":
             inner = model  # where the key is
@@ -268,10 +270,8 @@ def translate(
             beside = choices if len(key) == 1 or inner is None else inner.model_fields
             sentence = unknown_name("unknown key", str(key[-1]), beside)
         elif kind == "missing":
-            key, sentence = (
-                key if len(key) == len(detail["loc"]) else (*key, detail["loc"][-1]),
-                "is missing",
-            )
+            key = key if len(key) == len(detail["loc"]) else (*key, detail["loc"][-1])
+            sentence = "is missing"
         elif "error" in context:  # of a validator of ours
             sentence = str(context["error"])
         else:
@@ -299,5 +299,6 @@ def _reached(steps: tuple[Any, ...], value: Any) -> tuple[Key, Any]:
     for step in steps:
         entries: Any = dict(enumerate(value)) if isinstance(value, list) else value
         if isinstance(entries, Mapping) and (step in entries or not key):
-            key, value = (*key, step), entries.get(step)
+            key = (*key, step)
+            value = entries.get(step)
     return key, value

@@ -226,7 +226,8 @@ def listing(name: str | None) -> str:
     Raises:
         ConfigError: nothing has that name.
     """
-    data, texts = as_data(name), list[str]()
+    data = as_data(name)
+    texts = list[str]()
     if name in PARTS:
         part = data["parts"][name]
         lines = [f"{name}: {part.pop('headline')}"]

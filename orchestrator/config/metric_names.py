@@ -129,7 +129,8 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
     without a declared column are shown only if there is nothing else to show. ``live`` chooses the
     columns of the live table.
     """
-    about, columns = kind(names), list[Shown]()
+    about = kind(names)
+    columns = list[Shown]()
     for entry in metrics().values():
         column = entry.table or Column(MINOR, entry.label.replace(" ", "\n"))
         rank = entry.live if live else column.rank if entry.table else None
@@ -198,7 +199,8 @@ def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     metric's value by chance and the ends of its interval need no declaration of their own: they
     follow the metric and are described like it.
     """
-    declared, engine = dict[str, Metric](), {entry.name for entry in ROUND_METRICS}
+    declared = dict[str, Metric]()
+    engine = {entry.name for entry in ROUND_METRICS}
     for entry in (
         *ROUND_METRICS,
         *(entry for component in components for entry in component.METRICS),

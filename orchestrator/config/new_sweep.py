@@ -1,9 +1,8 @@
 """A first sweep for somebody's own data: fields that fit the data, written with a comment each.
 
 The experiment is the one that a decision needs: the clients train plainly or with DP-SGD at a loose
-and at a strict epsilon,
-and four attacks look at the result. Sizes are chosen so that two processor cores take a few
-minutes.
+and at a strict epsilon, and four attacks look at the result. Sizes are chosen so that two processor
+cores take a few minutes.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from datasets.federation import Ints, excerpt, printable
 from datasets.profile import MANY, TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
-HERE, TEMPLATE = Path(__file__).parent, "new_sweep.yaml.jinja"
+HERE = Path(__file__).parent
+TEMPLATE = "new_sweep.yaml.jinja"
 # with fewer, too few are left for clients to train on and for attacks to compare members with
 FEWEST_EXAMPLES = 70
-FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
+FEWEST_TO_TRAIN_ON = 20
+FEWEST_TO_TEST_ON = 2
 FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
 SHADOW_SHARE = 0.25  # of the training part, where nobody says whose the examples are
 ASIDE_SHARE = 0.2  # of the clients, who are set aside for the server
@@ -88,7 +89,8 @@ def sizes(profile: Profile) -> Sizes:
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
-    train, test = profile.train, profile.test
+    train = profile.train
+    test = profile.test
     total = int((train + test).sum())
     if total >= FEWEST_EXAMPLES and (
         train.sum() < FEWEST_TO_TRAIN_ON or test.sum() < FEWEST_TO_TEST_ON
@@ -117,7 +119,8 @@ def _of_clients(profile: Profile) -> Sizes:
     """Divide the examples of clients that the data name; some of three clients or more are set
     aside for the server.
     """
-    train, test = profile.train, profile.test
+    train = profile.train
+    test = profile.test
     enough = (train >= FEWEST_OF_A_CLIENT) & (test > 0)
     aside = _set_aside(profile, enough)
     own = bool(len(aside) or profile.of_server)
@@ -198,12 +201,14 @@ def choices(profile: Profile, unfit: Mapping[str, str]) -> list[str]:
 
     ``unfit`` says, by attack, why it is not made. Raises ValueError if the data are too few.
     """
-    counts, said = sizes(profile), list[str]()
+    counts = sizes(profile)
+    said = list[str]()
     if profile.clients:
         said.append(_whose_shadow(profile, counts))
     if counts.small:
         said.append(_left_out(profile, counts))
-    if alone := _of_one_class(profile, counts):
+    alone = _of_one_class(profile, counts)
+    if alone:
         said.append(
             f"clients of one class, which are kept: {excerpt(alone)}; the label tells whose "
             "such an example is"
@@ -217,7 +222,8 @@ def choices(profile: Profile, unfit: Mapping[str, str]) -> list[str]:
 
 def _left_out(profile: Profile, counts: Sizes) -> str:
     """Which clients are left out as too small; a warning where these are many, or their rows."""
-    gone, total = sum(counts.left), int((profile.train + profile.test).sum())
+    gone = sum(counts.left)
+    total = int((profile.train + profile.test).sum())
     clients = len(profile.clients)
     many = gone > MANY * total or len(counts.small) > MANY * clients
     return (
@@ -334,7 +340,8 @@ def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
             f"{max(2, min(10, counts.smallest))}}}"
         )
         return split, "smaller alpha: clients differ more in their classes"
-    fields, remarks = ["name: natural"], []
+    fields = ["name: natural"]
+    remarks = []
     if profile.of_server:
         fields.append("server: part")
         remarks.append("the server's rows are those that the data mark as its own")
@@ -347,7 +354,8 @@ def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
     if counts.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
         remarks.append(f"too small: {excerpt(counts.small)}")
-    if alone := _of_one_class(profile, counts):
+    alone = _of_one_class(profile, counts)
+    if alone:
         fields.append("one_class: keep")
         remarks.append(
             f"of one class, so that the label tells whose an example is: {excerpt(alone)}"

@@ -173,7 +173,8 @@ def _remove() -> None:
 
 def _collected(paths: tuple[Path, ...]) -> OwnCode:
     """Return what lies in own files and folders; nothing is imported."""
-    code, digest = OwnCode(paths), hashlib.blake2b(digest_size=16)
+    code = OwnCode(paths)
+    digest = hashlib.blake2b(digest_size=16)
     for place, path in enumerate(paths):
         before = len(code.parts)
         try:

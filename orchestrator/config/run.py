@@ -167,15 +167,14 @@ def _component(
 
     ``others`` are swept in the same slot.
     """
-    modules, short = components(slot.folder), presets(slot.folder)
+    modules = components(slot.folder)
+    short = presets(slot.folder)
     entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, Mapping):
         sentence = f"must be a name or a map {{name: ..., field: ...}}, got {format_value(entry)}"
         return None, [ConfigProblem(sentence, key)]
-    name, fields = (
-        entry.get("name", slot.default),
-        {field: entry[field] for field in entry if field != "name"},
-    )
+    name = entry.get("name", slot.default)
+    fields = {field: entry[field] for field in entry if field != "name"}
     if slot.by_path and isinstance(name, str) and ":" in name:
         name, fields = slot.by_path, {"callable": name, **fields}
     names = sorted((*modules, *short))
@@ -301,7 +300,8 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             run = replace_component(
                 run, key, replace(component, config=config.model_copy(update=defaults))
             )
-    unread, given = run.curvature.unread_fields(), run.curvature.model_fields_set
+    unread = run.curvature.unread_fields()
+    given = run.curvature.model_fields_set
     problems += [
         ConfigProblem(unread[field], (CURVATURE, field), unread=True)
         for field in unread
@@ -323,31 +323,29 @@ def sight_problems(run: Run) -> list[ConfigProblem]:
     more than a sum for each model. What is measured for the tables is not what the server sees.
 
     A shuffler takes names away, and with them whatever is by name: the choice among several models,
-    and, where whole
-    models are shuffled, weights by size, which would name their senders. Medians, inner products
-    and distances of models have no names.
+    and, where whole models are shuffled, weights by size, which would name their senders. Medians,
+    inner products and distances of models have no names.
     """
     if run.server_sees == "updates":
         return []
-    sight, shown, problems = SEEN[run.server_sees], SIGHTS[run.server_sees], list[ConfigProblem]()
+    sight = SEEN[run.server_sees]
+    shown = SIGHTS[run.server_sees]
+    problems = list[ConfigProblem]()
     shuffled = run.server_sees.startswith("shuffled")
     for key, component in chosen_components(run):
-        reason, least = "", "models"
+        reason = ""
+        least = "models"
         separate = key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates"
         by_size = key[0] == "aggregation" and not component.module.equal_weights(component.config)
         if key[0] == "attacks":
             least = sees(component.module)
             reason = LOOKS_AT.get(least, "")
         elif separate:
-            reason, least = (
-                component.module.UPDATES_FOR,
-                "updates" if by_size else "shuffled_models",
-            )
+            reason = component.module.UPDATES_FOR
+            least = "updates" if by_size else "shuffled_models"
         if shuffled and key[0] == "clustering" and component.config.clusters > 1:
-            reason, least = (
-                "trains for each client the model of its choice, which has its name",
-                "choices",
-            )
+            reason = "trains for each client the model of its choice, which has its name"
+            least = "choices"
         elif run.server_sees == "shuffled_models" and by_size:
             reason = (
                 "weighs clients by size, and a weight names its client (fedavg does not with "

@@ -104,7 +104,8 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     Returns:
         The swept keys in the order of the file, and every problem with them.
     """
-    swept, problems = list[Axis](), list[ConfigProblem]()
+    swept = list[Axis]()
+    problems = list[ConfigProblem]()
     for key, entry in section.items():
         sentence, inside = _wrong(key, entry)
         if sentence:
@@ -196,7 +197,8 @@ def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
     if number > MOST_TRIALS:
         sentence = f"asks for {number} trials; a file may have at most {MOST_TRIALS}"
         problems.append(ConfigProblem(sentence, ("sweep",)))
-        grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
+        grids = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids]
+        draws = 1
     distinct: dict[str, tuple[Choice, ...]] = {}  # without repetitions
     for row in zip(*(axis.draws(draws) for axis in random), strict=True) if random else [()]:
         distinct.setdefault(json.dumps([choice.value for choice in row], sort_keys=True), row)

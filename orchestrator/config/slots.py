@@ -145,12 +145,11 @@ def chosen_components(run: Run) -> Iterator[tuple[Key, Component[Any, Any]]]:
 
 def replace_component(run: Run, key: Key, component: Component[Any, Any]) -> Run:
     """A copy of the run with ``component`` at ``key``."""
-    field, filled = str(key[-1]), cast(Any, component)
+    field = str(key[-1])
+    filled = cast(Any, component)
     if key[0] == "attacks":
-        field, filled = (
-            "attacks",
-            tuple(component if i == key[1] else other for i, other in enumerate(run.attacks)),
-        )
+        field = "attacks"
+        filled = tuple(component if i == key[1] else other for i, other in enumerate(run.attacks))
     return replace(run, **{field: filled})
 
 

@@ -149,7 +149,8 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
 
     from algorithms.core.network import Network
 
-    module, rng = complete(slot.folder, name), np.random.default_rng(0)
+    module = complete(slot.folder, name)
+    rng = np.random.default_rng(0)
     refusals = {shape: module.shape_problem(module.Config(), shape) for shape in SHAPES}
     shape = next((shape for shape, refusal in refusals.items() if not refusal), None)
     if shape is None:
@@ -184,8 +185,10 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where an aggregation weighs a client by zero; it fails where it changes its arguments
     or returns what it must not.
     """
-    module, rng = complete(slot.folder, name, guard=True), np.random.default_rng(0)
-    config, params = module.Config(), rng.normal(size=6).astype(np.float32)
+    module = complete(slot.folder, name, guard=True)
+    rng = np.random.default_rng(0)
+    config = module.Config()
+    params = rng.normal(size=6).astype(np.float32)
     updates = rng.normal(size=(3, 6)).astype(np.float32)
     weights = module.weigh(config, np.array([10, 20, 30]))
     if not (weights > 0).all():
@@ -195,7 +198,8 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     state = module.begin(config, params)
     for array in (params, updates, received.mean, received.weights, *state.values()):
         array.setflags(write=False)
-    if (reweighed := module.reweigh(config, received)) is not None:
+    reweighed = module.reweigh(config, received)
+    if reweighed is not None:
         received = reweight(received, reweighed[0])
     module.apply(config, state, params, received)
 
@@ -206,7 +210,8 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     """
     module = complete(slot.folder, name, guard=True)
     run = resolve(described(slot, name))
-    config, params = run.privacy.config, np.zeros(6, np.float32)
+    config = run.privacy.config
+    params = np.zeros(6, np.float32)
     updates = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
     scales = np.asarray(module.bound(config, np.linalg.norm(updates, axis=1)))
     if not ((scales > 0).all() and (scales <= 1).all()):
@@ -215,13 +220,12 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     received = received_updates(updates, np.full(3, 1 / 3), scales)
     for array in (params, updates, received.mean):
         array.setflags(write=False)
-    event, sd = module.event(config, received, run), 0.0
+    event = module.event(config, received, run)
+    sd = 0.0
     # How far one client can move what is released: of the mean, a third of what is left of a long
     # update.
-    moved, of = (
-        FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0]) / 3,
-        "the mean of three",
-    )
+    moved = FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0]) / 3
+    of = "the mean of three"
     if module.NOISY:
         noises = Normals(6, np.random.default_rng(5)), Zeros(6)
         noisy, bare = (module.release(config, params, received, noise)[0] for noise in noises)
@@ -258,7 +262,8 @@ def sent_noise(module: Any, config: Any) -> tuple[float, float]:
     """Return the least deviation of the noise on a zero update, which is sent like any other,
     and the norm of a long one.
     """
-    zero, far = np.zeros(6, np.float32), np.full(6, FAR / math.sqrt(6), np.float32)
+    zero = np.zeros(6, np.float32)
+    far = np.full(6, FAR / math.sqrt(6), np.float32)
     for update in (zero, far):
         update.setflags(write=False)
     noisy, bare = (
@@ -287,8 +292,10 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data
     of another kind.
     """
-    module, run = complete(slot.folder, name, guard=True), resolve(described(slot, name))
-    config, reasons = run.split.config, list[str]()
+    module = complete(slot.folder, name, guard=True)
+    run = resolve(described(slot, name))
+    config = run.split.config
+    reasons = list[str]()
     for fields, source in example_sources(run.data):
         short = module.shortages(config, fields, source)
         if not short:

@@ -193,10 +193,8 @@ def unread_problems(slot: Slot, name: str, read: set[str]) -> Iterator[str]:
     What the text mentions may be read in a case that no check meets. What a data set inherits is
     for the split to read.
     """
-    module, config = (
-        components(slot.folder)[name],
-        chosen(resolve(described(slot, name)), slot).config,
-    )
+    module = components(slot.folder)[name]
+    config = chosen(resolve(described(slot, name)), slot).config
     above = [
         base.model_fields
         for base in module.Config.__mro__[1:]

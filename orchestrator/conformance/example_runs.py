@@ -134,7 +134,8 @@ def _built(section: dict[str, Any]) -> Federation:
     data = datasets.build_federation(
         run.data, run.split, Path(), lambda purpose: stream(0, purpose)
     )
-    trained, held = np.arange(len(data.train)), np.arange(len(data.nonmembers))
+    trained = np.arange(len(data.train))
+    held = np.arange(len(data.nonmembers))
     people = len(trained) // 4
     persons = {"train": trained % people, "nonmembers": held % (2 * people)}
     data = replace(data, persons=persons | {"shadow": np.full(len(data.shadow), 2 * people)})

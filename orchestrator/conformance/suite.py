@@ -87,7 +87,8 @@ def findings(slot: Slot, name: str) -> Iterator[Finding]:
     """Make all checks of a component, one after another; if they pass, say last which of its
     fields they have not read.
     """
-    passed, read = True, set[str]()
+    passed = True
+    read = set[str]()
 
     def noted(config: Any, attribute: str) -> Any:
         read.add(attribute)

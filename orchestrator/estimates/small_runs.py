@@ -59,7 +59,8 @@ class SmallRuns:
 
     def __init__(self, root_of: Callable[[Run], Path]) -> None:
         """Begin without any measurement; ``root_of`` returns the folder of a run's data."""
-        self.root_of, self.spent = root_of, 0.0
+        self.root_of = root_of
+        self.spent = 0.0
         self._seconds: dict[str, dict[str, float]] = {}
         self._latest: dict[str, tuple[str, Any, float]] = {}
 

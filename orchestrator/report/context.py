@@ -194,7 +194,8 @@ def attacks_of(results: Results, trial: Row) -> dict[str, Any]:
     maps = [
         dict(entry) if isinstance(entry, Mapping) else {"name": entry.strip()} for entry in entries
     ]
-    there, fields = described("attacks"), {entry.pop("name"): entry for entry in maps}
+    there = described("attacks")
+    fields = {entry.pop("name"): entry for entry in maps}
     return {name: there[name].under(fields[name]) if name in there else None for name in fields}
 
 
@@ -245,13 +246,13 @@ def adversary_sentence(results: Results) -> str:
     return f"attackers: {'; '.join(attackers)}" if attackers else ""
 
 
-VERDICT, REFUTED = (
-    "audit_verdict",
-    "refuted",
-)  # the column of trials.parquet that judges a claim, and its worst word
+# the column of trials.parquet that judges a claim, and its worst word
+VERDICT = "audit_verdict"
+REFUTED = "refuted"
 # An exact claim lies below its 95 % interval with the first probability; what happens with the
 # second refutes it.
-BELOW, SELDOM = 0.025, 0.005
+BELOW = 0.025
+SELDOM = 0.005
 
 
 def epsilons() -> list[str]:

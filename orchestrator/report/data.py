@@ -2,8 +2,7 @@
 trial, and plain values.
 
 Nothing is written. Incomplete results are used as far as possible: a trial without a result is
-counted, and a trial
-without a table has no curve.
+counted, and a trial without a table has no curve.
 """
 
 from __future__ import annotations
@@ -172,7 +171,8 @@ def _ran_with(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
     """The value in the row; if it is missing, a number as text, or a name where the run has a
     mapping, that of the run.
     """
-    value, resolved = row.get(key), lookup(configs.get(row["id"]), key)
+    value = row.get(key)
+    resolved = lookup(configs.get(row["id"]), key)
     compound = isinstance(resolved, list | dict) and not isinstance(value, list | dict)
     return resolved if value is None or value == json.dumps(resolved) or compound else value
 
@@ -477,7 +477,8 @@ def repeat(trial: Row) -> Repeat:
 
     Unless the sweep varies the partition, it follows the seed.
     """
-    partition, seed = trial.get(DEAL), text(trial.get("seed"))
+    partition = trial.get(DEAL)
+    seed = text(trial.get("seed"))
     return (seed if partition is None else text(partition), seed)
 
 

@@ -158,7 +158,8 @@ def contrasts(results: Results) -> list[Contrast]:
     """All comparisons of a sweep in the headline's risk, its accuracy, and `compared_metrics`,
     `corrected`.
     """
-    first, paired = main_risk(results) or (), list[Contrast]()
+    first = main_risk(results) or ()
+    paired = list[Contrast]()
     different = _different(results, (*filter(None, first), *compared_metrics(results)))
     names = [name for name in compared_metrics(results) if name in different]
     names += [name for name in different if name not in names]
@@ -223,10 +224,8 @@ def power(tested: Sequence[Contrast]) -> str:
     """Say of tests how large a difference must be to be significant, and how many families would
     show one by chance.
     """
-    pairs, families = (
-        [test.difference.n for test in tested],
-        len({test.comparison for test in tested}),
-    )
+    pairs = [test.difference.n for test in tested]
+    families = len({test.comparison for test in tested})
     times = sorted(statistics.least_significant(test.difference.n, test.tests) for test in tested)
     from_to = " to ".join(dict.fromkeys(statistics.number(end, 1) for end in (times[0], times[-1])))
     return (
@@ -258,7 +257,8 @@ def _pairs_of_settings(results: Results, slot: str) -> Iterator[tuple[Setting, S
     """
     if slot not in results.keys:
         return
-    at, base = results.keys.index(slot), baseline_of(results, slot)
+    at = results.keys.index(slot)
+    base = baseline_of(results, slot)
     for method in results.settings:
         for baseline in results.settings:
             if text(method.values[at]) != base and text(baseline.values[at]) == base:

@@ -27,7 +27,9 @@ from orchestrator.report.context import main_risk
 from orchestrator.report.data import Repeat, Results, Setting, grouped, independent, repeat, text
 from orchestrator.report.vocabulary import ALGORITHM
 
-DRAWS, SEED = 4000, 0  # of means; a share of 95 % is exact to half a point
+# of means; a share of 95 % is exact to half a point
+DRAWS = 4000
+SEED = 0
 ALGORITHM_PARTS = tuple(
     f"{slot.removesuffix('name')}" for slot in ALGORITHM
 )  # begin the keys of an algorithm's fields
@@ -96,8 +98,10 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
         for rows in values.values()
     ]
     points = np.array(each).transpose(2, 0, 1) * [1, -1] + [0, 1]
-    volume, n = float(hypervolume(points.mean(axis=0))), len(points)
-    probability, ends = np.full(len(values), NAN), (NAN, NAN)
+    volume = float(hypervolume(points.mean(axis=0)))
+    n = len(points)
+    probability = np.full(len(values), NAN)
+    ends = (NAN, NAN)
     if n >= FEWEST:
         drawn = draw_means(points, DRAWS, np.random.default_rng(SEED))
         probability = undominated(drawn).mean(axis=0)

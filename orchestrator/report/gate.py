@@ -78,7 +78,8 @@ def conditions(texts: Iterable[str]) -> tuple[Condition, ...]:
     >>> conditions(["calibrated_auc_high > 0.6"])[0].of
     ('calibrated_auc', 'high')
     """
-    read, problems = [], []
+    read = []
+    problems = []
     for text in texts:
         match = CONDITION.fullmatch(text)
         try:

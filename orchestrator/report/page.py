@@ -32,7 +32,8 @@ from orchestrator.results.record import part_of, read_record
 from orchestrator.results.sweeps import sweep_text
 
 HERE = Path(__file__).parent
-TEMPLATE, STYLE = "page.html.jinja", "page.css"
+TEMPLATE = "page.html.jinja"
+STYLE = "page.css"
 # The sections with figures: how the names of their figures begin, the title, and how to read them.
 SECTIONS = (
     (
@@ -266,7 +267,8 @@ def _files(results: Results) -> list[tuple[str, str]]:
     files = [("The sweep file", sweep_text(results.facts))] if results.facts else []
     for trial in [trial for setting in settings for trial in setting.trials][:1]:
         folder = Folder(results.folder).trial(trial["id"])
-        if content := part_of(folder, folder.config):
+        content = part_of(folder, folder.config)
+        if content:
             files.append(
                 (
                     f"Trial {trial['id']} with every default written out",

@@ -143,7 +143,8 @@ def flagged(results: Results, risk: context.HeadlineRisk | None) -> list[str]:
     names = [name for trial in setting.finished for name in _beside(results, trial, risk.name)]
     shares = dict[int, float]()
     for name in names:
-        if (match := PRIOR.fullmatch(name)) and setting.measured(name):
+        match = PRIOR.fullmatch(name)
+        if match and setting.measured(name):
             shares[int(match["percent"])] = setting.estimate(name).mean
     rates = [name for name in names if TPR.fullmatch(name) and setting.measured(name)]
     if not shares and rates:

@@ -104,7 +104,8 @@ def sentences_of(
     """
     paired = contrasts(results) if paired is None else paired
     compared = compare(results) if compared is None else compared
-    risk, sets = headline_risk(results), results.facts.get("sets", ())
+    risk = headline_risk(results)
+    sets = results.facts.get("sets", ())
     return Sentences(
         question=question(results),
         headline=headline(results, risk, paired),
@@ -186,7 +187,8 @@ def _found(results: Results, settings: Sequence[Setting], name: str, sides: Sequ
     """What an attack finds in these settings, what that is by chance, and in how many it is
     significantly more or less.
     """
-    declared, label = metric(name).risk, context.capital(metric(name).label)
+    declared = metric(name).risk
+    label = context.capital(metric(name).label)
     words = declared.words if declared and declared.words else f"{label}:"
     chances = {
         number(value, 3)
@@ -237,11 +239,9 @@ def _beyond_chance(
     """
     found = list[tuple[float, float]]()
     for setting in settings:
-        chance, values, source = (
-            context.chance_of(setting, name),
-            setting.measured(name),
-            metric(name).chance,
-        )
+        chance = context.chance_of(setting, name)
+        values = setting.measured(name)
+        source = metric(name).chance
         chances = (
             setting.measured(source) if isinstance(source, str) else []
         )  # of the same runs, where all have one
@@ -325,7 +325,8 @@ def value_of(results: Results, setting: Setting, name: str) -> str:
     A single run has the interval within it, over attacked examples, targets or canaries, if its
     attack gave one.
     """
-    estimate, digits = setting.estimate(name), metric(name).digits
+    estimate = setting.estimate(name)
+    digits = metric(name).digits
     words = " ".join(filter(None, estimate.cell(digits)))
     if estimate.n >= FEWEST or estimate.bound == "upper":
         return words
@@ -353,7 +354,8 @@ def _interval_within(
     last = max((row["round"] for row in rows), default=None)
     for row in rows if low is None else ():
         if row["round"] == last and math.isclose(row["value"], float(trial[name]), abs_tol=1e-12):
-            low, high = row["low"], row["high"]
+            low = row["low"]
+            high = row["high"]
     return None if low is None or high is None else (float(low), float(high))
 
 
@@ -466,7 +468,8 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
 
 
 def _difference(test: Contrast) -> str:
-    kind, better = "higher" if test.difference.mean > 0 else "lower", metric(test.metric).direction
+    kind = "higher" if test.difference.mean > 0 else "lower"
+    better = metric(test.metric).direction
     judged = f" ({'better' if better == kind else 'worse'})" if better else ""
     p = f"p = {p_text(test.p_holm)}".replace("= <", "< ")
     where = f", {test.setting}" if test.setting else ""
@@ -486,7 +489,8 @@ def _size(test: Contrast) -> str:
     """The size of a difference with its interval, such as "0.021 (0.010 to 0.032)"; the sign is
     left to the verb.
     """
-    digits, d = metric(test.metric).digits, test.difference
+    digits = metric(test.metric).digits
+    d = test.difference
     low, high = (d.low, d.high) if d.mean >= 0 else (-d.high, -d.low)
     return f"{number(abs(d.mean), digits)} ({number(low, digits)} to {number(high, digits)})"
 
@@ -537,11 +541,13 @@ def question(results: Results) -> str:
     words = " ".join(
         line.lstrip("#").strip() for line in (comment.group() if comment else "").splitlines()
     )
-    if first := re.match(r".*?\?(?=\s|$)|.*?\.(?=\s|$)|.+", words):
+    first = re.match(r".*?\?(?=\s|$)|.*?\.(?=\s|$)|.+", words)
+    if first:
         return first.group()
     attacked = [kind.lower() for kind in KINDS if _measured(results, kind)]
     what = f"accuracy and the risk of {', '.join(attacked)}" if attacked else "accuracy"
-    if labels := ", ".join(key_labels(results.keys)):
+    labels = ", ".join(key_labels(results.keys))
+    if labels:
         return f"How {'do' if attacked else 'does'} {what} depend on {labels}?"
     return f"What {'are' if attacked else 'is'} the {what} of this federation?"
 

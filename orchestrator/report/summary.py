@@ -92,7 +92,8 @@ def metric_heading(metric: Metric, results: Results) -> str:
 
 def seeds_cell(setting: Setting) -> str:
     """The number of finished runs of a setting, "2 of 3" if some did not finish."""
-    finished, trials = len(setting.finished), len(setting.trials)
+    finished = len(setting.finished)
+    trials = len(setting.trials)
     return str(trials) if finished == trials else f"{finished} of {trials}"
 
 
@@ -146,7 +147,8 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         ]
     blocks += [_section("Guarantees", context.guarantee_lines(results, most=len(results.settings)))]
     blocks += [_section("Notes on trials", context.trial_notes(results.trials))]
-    if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
+    lost = [trial for trial in results.trials if trial["status"] != "finished"]
+    if lost:
         lines = []
         for trial in lost:
             ident, status, seed, reason = (
@@ -200,7 +202,8 @@ def front_cells(results: Results, front: Front) -> tuple[list[str], list[list[st
     """Headings and cells of a table of the settings on the same data, the most probable ones on
     the front first.
     """
-    entries, lines = (metric(front.accuracy), metric(front.risk)), []
+    entries = (metric(front.accuracy), metric(front.risk))
+    lines = []
     for setting, share in sorted(front.shares, key=lambda pair: -pair[1]):
         cells = (metric_cell(setting, entry, results) for entry in entries)
         lines.append(
@@ -261,7 +264,8 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
     aucs: dict[Place, list[tuple[Repeat, float]]] = {}
     for trial in setting.finished:
-        frame, found = results.last_attacks(trial, "attacks"), dict[Place, list[float]]()
+        frame = results.last_attacks(trial, "attacks")
+        found = dict[Place, list[float]]()
         for row in [] if frame is None else rows(frame.to_dict("records")):
             attack, target, measure, value = (
                 row[name] for name in ("attack", "target", "metric", "value")
@@ -344,7 +348,8 @@ def differences_markdown(results: Results, paired: list[Contrast]) -> str:
 def difference_cells(test: Contrast) -> list[str]:
     """The cells of a comparison under `DIFFERENCES`."""
     described = metric(test.metric)
-    digits, d = described.digits, test.difference
+    digits = described.digits
+    d = test.difference
     return [
         *(test.method, test.baseline, test.setting or WHOLE),
         " ".join(described.table.heading.split()) if described.table else described.label,

@@ -134,10 +134,8 @@ def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
         if column.interval
         else (estimates[0].text(column.digits), "")
     )
-    words, fewer = (
-        " ".join(filter(None, (mean, _short(interval)))),
-        fewer_seeds(setting, column.metrics[0]),
-    )
+    words = " ".join(filter(None, (mean, _short(interval))))
+    fewer = fewer_seeds(setting, column.metrics[0])
     if stacked:
         words = words.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", ",\n")
         fewer = fewer.replace(" (", "\n(").replace(" seeds", "\nseeds")

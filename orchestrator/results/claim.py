@@ -23,8 +23,7 @@ def obstacle(folder: Folder, name: str) -> str | None:
     it can.
 
     A sweep is identified by its name: a changed sweep of the same name, with more seeds for
-    example, resumes in the same
-    folder. Nothing is written.
+    example, resumes in the same folder. Nothing is written.
     """
     path = above = folder.path
     try:

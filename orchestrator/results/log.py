@@ -42,10 +42,9 @@ DAMAGED = ".damaged"  # is added to the name of what was set aside
 GROWING = ".grows"
 DIGEST_BYTES = 16
 THREADS = 8  # hashing and reading give up the interpreter's lock
-LIMIT, LOOK = (
-    20e9,
-    1e9,
-)  # bytes that a sweep's cache may hold, and that are added between two looks at all of it
+# bytes that a sweep's cache may hold, and that are added between two looks at all of it
+LIMIT = 20e9
+LOOK = 1e9
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -60,7 +59,8 @@ class DamageError(ValueError):
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{printable(str(path))} {problem}")
-        self.path, self.problem = path, problem
+        self.path = path
+        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ class Manifest:
 
     def read(self, name: str) -> bytes:
         """The content of a part. Raises DamageError unless it is what was saved."""
-        path, part = self.path / name, self.parts.get(name)
+        path = self.path / name
+        part = self.parts.get(name)
         if part is None:
             raise DamageError(path, "is missing")
         with _damage(path), open_plain(path) as file:
@@ -304,8 +305,7 @@ def stored(cache: Path | None, key: str) -> bytes | None:
     there is no cache.
 
     Entries are what trials of the sweep have trained for all of them: a folder with one part each,
-    named by the hash of all
-    that its content depends on.
+    named by the hash of all that its content depends on.
     """
     with suppress(OSError, DamageError):
         if cache is not None:
@@ -323,8 +323,7 @@ def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
     Raises WriteError.
 
     Two processes may make the same entry at once, and differ in what they measured of time: a
-    part's name is its digest, so
-    that either manifest stands with its own.
+    part's name is its digest, so that either manifest stands with its own.
     """
     if cache is None:
         return make()

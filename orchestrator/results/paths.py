@@ -50,7 +50,8 @@ class TrialFolder:
     """The files of one trial, in RESULTS/<sweep>/trials/<id>/."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.id = path, path.name
+        self.path = path
+        self.id = path.name
         self.manifest = path / MANIFEST  # how the trial ended; a trial without it has not ended
         self.config = path / "config.yaml"  # the resolved run
         self.model = path / "model.safetensors"  # the final weights
@@ -70,7 +71,8 @@ class Folder:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, path.name
+        self.path = path
+        self.name = path.name
         self.manifest = path / MANIFEST  # the sweep's name, id, file and trials
         self.sweep = path / "sweep.yaml"  # the sweep file, with the overrides as comments
         self.table = path / "trials.parquet"  # one row per trial

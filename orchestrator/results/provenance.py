@@ -27,8 +27,7 @@ def commit() -> str | None:
     """The commit of the checkout, with ``+changes`` if files differ from it or are not in it.
 
     Outside a git repository it is FEDPRIV_COMMIT, or None if that is not set: a job on a cluster
-    runs from a copy without
-    ``.git``, and whoever submits it can set the variable.
+    runs from a copy without ``.git``, and whoever submits it can set the variable.
     """
     with suppress(OSError, subprocess.SubprocessError):
         head, changes = (

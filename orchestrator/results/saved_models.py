@@ -41,7 +41,8 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
         manifest = read_manifest(folder.path, folder.id, is_record)
         if folder.model.name not in manifest.parts:
             return {}
-        content, config = manifest.read(folder.model.name), manifest.read(folder.config.name)
+        content = manifest.read(folder.model.name)
+        config = manifest.read(folder.config.name)
     except FileNotFoundError:
         return {}
     except DamageError as error:

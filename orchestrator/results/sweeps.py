@@ -61,7 +61,8 @@ def write_sweep(
     (``id``, components, seed, rounds, swept values). Returns sentences on what was damaged. Raises
     WriteError.
     """
-    notes, identity = [], uuid.uuid4().hex
+    notes = []
+    identity = uuid.uuid4().hex
     try:
         identity = read_manifest(folder.path, name, is_sweep).facts["id"]
     except FileNotFoundError:

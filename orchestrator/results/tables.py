@@ -67,7 +67,8 @@ def _array(name: str, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """``array`` in one of our types, with NaN as null."""
     kind = array.type
     if pa.types.is_dictionary(kind):
-        array, kind = array.cast(kind.value_type), kind.value_type
+        array = array.cast(kind.value_type)
+        kind = kind.value_type
     if pa.types.is_integer(kind):
         return array.cast(pa.int64())
     if pa.types.is_floating(kind):

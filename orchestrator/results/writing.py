@@ -2,8 +2,7 @@
 reading that never waits.
 
 A file is written whole or not at all. Nothing is written, renamed or deleted through a link: what
-stands at the path is
-replaced, a link itself and never the file that it leads to.
+stands at the path is replaced, a link itself and never the file that it leads to.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ class Grid:
             total = len(self.trials) + len(self.ahead())
             complete = len(self.trials) - len(missing)
             sentences.append(f"{complete} of {total} trials are complete and are not repeated")
-        if remark := unrepeatable(list(missing)):
+        remark = unrepeatable(list(missing))
+        if remark:
             sentences.append(remark)
         return sentences
 

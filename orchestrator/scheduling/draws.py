@@ -63,11 +63,14 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
     kept = folder.path / SECRET
     with _needed(kept):
         secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
-    rng, law, specs = np.random.default_rng(secret), sweep.tune.draws, list[TrialSpec]()
+    rng = np.random.default_rng(secret)
+    law = sweep.tune.draws
+    specs = list[TrialSpec]()
     account = _account(sweep.runs[0])
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
-        seed, trial = int(rng.integers(2**62)), sweep.space.at(values)
+        seed = int(rng.integers(2**62))
+        trial = sweep.space.at(values)
         # Values that cannot be combined, or have another account than the search states, are a
         # trial without a result.
         if trial is None or _account(trial[0]) != account:

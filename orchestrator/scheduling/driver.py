@@ -62,7 +62,8 @@ class Driver(tune.Trainable):
 
     def _take(self, config: TrialConfig) -> None:
         self.clients.title = self.shadows.title = config.title
-        self.trial_config, self.began = config, time.time()
+        self.trial_config = config
+        self.began = time.time()
         self.trial: Trial | None = None
         self.folder = Folder(Path(config.sweep)).trial(config.identity.id)
 
@@ -93,10 +94,8 @@ class Driver(tune.Trainable):
                     "; ".join(lacking)
                 )  # of a trial that a search has drawn; others were asked beforehand
             run = settled(run, data)
-            cache, origin = (
-                sweep.cache if self.trial_config.share else None,
-                self.trial_config.identity.hashes,
-            )
+            cache = sweep.cache if self.trial_config.share else None
+            origin = self.trial_config.identity.hashes
             refs = [ray.put(run.to_dict()), self._data[1]]
             # Ray's workers outlive a sweep, and the next one may have a trial of this name with
             # other data.
@@ -175,7 +174,8 @@ class Driver(tune.Trainable):
             raise cause
         diverged = isinstance(cause, FloatingPointError)
         is_explained = diverged or isinstance(cause, DamageError)
-        reason, calls = str(cause), traceback.format_exc()
+        reason = str(cause)
+        calls = traceback.format_exc()
         if not is_explained and not isinstance(cause, ComponentError):
             reason = f"{type(cause).__name__}{place_in(calls)}: {cause}"
         if not is_explained:

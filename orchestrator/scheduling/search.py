@@ -118,7 +118,8 @@ class Search:
         """
         from optuna.trial import TrialState
 
-        spec, optuna_trial = self.specs[self._told], self._asked[self._told]
+        spec = self.specs[self._told]
+        optuna_trial = self._asked[self._told]
         record = read_record(self.folder.trial(spec.id)) or {}
         if not (has_ended(record, self.tune) or (record and spec.id in self.over)):
             return False

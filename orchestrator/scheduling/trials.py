@@ -71,7 +71,8 @@ class TrialConfig:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:
         """The configuration of which ``plain`` are the values, by ``dataclasses.asdict``."""
-        identity, placement = TrialIdentity(**plain["identity"]), Placement(**plain["placement"])
+        identity = TrialIdentity(**plain["identity"])
+        placement = Placement(**plain["placement"])
         return cls(**{**plain, "identity": identity, "placement": placement})
 
 
@@ -107,7 +108,8 @@ def plan(trials: list[TrialSpec]) -> list[dict[str, Any]]:
     """What is known of every trial before it runs: id, component of every slot, attacks, seed,
     rounds, swept keys.
     """
-    rows, words = [], _words(trials)
+    rows = []
+    words = _words(trials)
     for trial in trials:
         chosen = [
             (key, component.name)

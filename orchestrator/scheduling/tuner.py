@@ -63,7 +63,8 @@ class StoppingScheduler(FIFOScheduler):
         the longest trial.
         """
         super().__init__()
-        self.goal, asha = goal, goal.scheduler
+        self.goal = goal
+        asha = goal.scheduler
         assert asha is not None and isinstance(goal.metric, str) and isinstance(goal.mode, str)
         self.name = goal.metric
         # One round more than the longest trial has, so that the scheduler does not stop that trial
@@ -92,7 +93,8 @@ class StoppingScheduler(FIFOScheduler):
         Returns:
             The scheduler's decision after any of these rounds, a constant of `TrialScheduler`.
         """
-        handle, decision = TrialHandle(trial), TrialScheduler.CONTINUE
+        handle = TrialHandle(trial)
+        decision = TrialScheduler.CONTINUE
         for row in rows:
             value = row.get(self.name)
             if (
@@ -197,7 +199,8 @@ class TuneCallback(tune.Callback):
         if stopped in self.progress.statuses or self.stopping is None:
             return
         identity = TrialConfig.from_dict(trial.config["trial"]).identity
-        by, last = self.stopping.goal.rule or {}, self.stopping.last[stopped]
+        by = self.stopping.goal.rule or {}
+        last = self.stopping.last[stopped]
         folder = self.progress.folder.trial(stopped)
         self.progress.on_ended(
             stopped, outcome.stop(folder, identity, self.began[stopped], by, last)
@@ -210,12 +213,11 @@ class TuneCallback(tune.Callback):
             StallError: Ray has died, or no trial could be placed for too long.
         """
         end_if_dead()
-        waiting, now = (
-            [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"],
-            time.monotonic(),
-        )
+        waiting = [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"]
+        now = time.monotonic()
         if not waiting or any(trial.status == "RUNNING" for trial in trials):
-            self.idle_since, self.was_said = math.inf, False
+            self.idle_since = math.inf
+            self.was_said = False
             return
         if not any(node["Alive"] for node in ray.nodes()):
             raise StallError(f"Ray has died: no node of the cluster is left; {RESUMES}")
@@ -237,7 +239,8 @@ class TuneCallback(tune.Callback):
             StallError: the process died with its Ray.
         """
         end_if_dead()
-        lost, text = tune_trial_id(trial), ""
+        lost = tune_trial_id(trial)
+        text = ""
         with suppress(OSError):  # a file of Tune's, which may be gone
             text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
         self.deaths[lost] += (
@@ -326,7 +329,8 @@ def run_trials(
         WriteError: results cannot be saved.
         StallError: Ray has died, or the cluster has no room for any trial.
     """
-    resources, stopping = sweep.resources, None
+    resources = sweep.resources
+    stopping = None
     if sweep.tune and sweep.tune.scheduler:
         stopping = StoppingScheduler(sweep.tune, max(run.rounds for run in sweep.runs))
         stopping.recall(folder, search.specs if search else trial_specs(sweep))
@@ -352,7 +356,8 @@ def run_trials(
     options["max_concurrent_trials"] = concurrent_trials(place, nodes, resources.concurrent_trials)
     callback.again = True
     while callback.again and (trials or search):
-        callback.again, space = False, dict[str, Any]()
+        callback.again = False
+        space = dict[str, Any]()
         if search:
             search.over = progress.statuses
             options |= {

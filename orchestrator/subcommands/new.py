@@ -151,7 +151,8 @@ def execute(options: argparse.Namespace) -> int:
     try:  # what ``fedpriv run`` would refuse is not written
         sweep = parse_sweep(text, output)
         problems = data_problems(sweep, download=False)
-        if unfit := _unfit_attacks(sweep, problems):
+        unfit = _unfit_attacks(sweep, problems)
+        if unfit:
             sweep = parse_sweep(text := new_sweep(data, relative, name, unfit), output)
             problems = data_problems(sweep, download=False)
         if problems:

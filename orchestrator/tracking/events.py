@@ -56,7 +56,8 @@ class TrialEvents:
     """
 
     def __init__(self, folder: Folder, listeners: Sequence[Any]) -> None:
-        self.folder, self.listeners = folder, listeners
+        self.folder = folder
+        self.listeners = listeners
         self.statuses: dict[str, str] = {}
         self.runs: dict[str, dict[str, Any]] = {}
 

@@ -95,15 +95,19 @@ def project_trial(
     Raises DamageError if a file is not what was saved.
     """
     paths = folder.trial(trial)
-    manifest, failed = read_manifest(paths.path, trial), record["status"] == "failed"
+    manifest = read_manifest(paths.path, trial)
+    failed = record["status"] == "failed"
     files = {name: manifest.read(name) for name in manifest.parts if name != paths.model.name}
     run = parsed(files[paths.config.name])
-    metrics, origin = record.get("metrics") or {}, record.get("origin") or {}
-    ended, seconds = _written(paths.manifest), record.get("seconds") or 0.0
+    metrics = record.get("metrics") or {}
+    origin = record.get("origin") or {}
+    ended = _written(paths.manifest)
+    seconds = record.get("seconds") or 0.0
     started = ended - int(1000 * seconds)
     table = files.get(paths.table("rounds").name)
     rows = read_table(table).to_pylist() if table else []
-    rounds, finals = round_points(rows, started, ended), scalar_metrics(metrics)
+    rounds = round_points(rows, started, ended)
+    finals = scalar_metrics(metrics)
     software = {key: origin[key] for key in origin if key in SOFTWARE or key.startswith("version.")}
     remarks = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
     tags = run_tags(run, swept, software) | {
@@ -113,8 +117,11 @@ def project_trial(
     if failed:  # one that an earlier attempt has left says nothing of a trial that did not fail
         with suppress(OSError):
             files[paths.error.name] = read_plain(paths.error)
-    name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
-    data, digest, inputs = run.get("data"), origin.get("data"), list[Dataset]()
+    name = trial_name(swept) or trial
+    last = rows[-1]["round"] + 1 if rows else 0
+    data = run.get("data")
+    digest = origin.get("data")
+    inputs = list[Dataset]()
     if data and digest:
         inputs = [
             Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))
@@ -151,7 +158,9 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     }
     drawn = [name for name in FIGURES if f"report/{name}.png" in shown][:MOST_FIGURES]
     pictures = {f"{name}.png": shown[f"report/{name}.png"] for name in drawn}
-    note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
+    note = begun_note(experiment)
+    verdicts = dict[str, str]()
+    first = list[str]()
     with suppress(Exception):  # a note is never worth a run
         from orchestrator.papers.verdicts import of_results, words
         from orchestrator.report.context import main_risk
@@ -187,7 +196,8 @@ def run_tags(
         for slot, part in run.items()
         if isinstance(part, Mapping) and "name" in part
     }
-    if attacks := ", ".join(str(attack["name"]) for attack in run.get("attacks") or ()):
+    attacks = ", ".join(str(attack["name"]) for attack in run.get("attacks") or ())
+    if attacks:
         parts["attacks"] = attacks
     return _shown_tags(origin) | {SETTING: setting_name(swept)} | parts
 
@@ -199,11 +209,11 @@ def round_points(
     ``round`` counted from 0.
 
     What is no finite number is left out. Times are in milliseconds since 1970: the first round
-    ``started`` then, and all are
-    before the trial ``ended``. In a live run, which does not say that, all are of the time
-    ``started``, which is now.
+    ``started`` then, and all are before the trial ``ended``. In a live run, which does not say
+    that, all are of the time ``started``, which is now.
     """
-    points, time = list[Metric](), float(started)
+    points = list[Metric]()
+    time = float(started)
     for row in rows:
         step = int(row["round"]) + 1
         time = time if ended is None else min(time + 1000 * (row.get("seconds") or 0.0), ended - 1)
@@ -228,10 +238,8 @@ def final_points(finals: Mapping[str, float], rounds: Sequence[Metric], ended: i
     >>> [(point.key, point.value, point.step) for point in points]
     [('accuracy/loss', 0.5, 2), ('accuracy/accuracy', 0.9, 3)]
     """
-    last, step = (
-        {point.key: point for point in rounds},
-        max((point.step for point in rounds), default=0),
-    )
+    last = {point.key: point for point in rounds}
+    step = max((point.step for point in rounds), default=0)
     points = []
     for name, value in finals.items():
         latest = last.get(metric_key(name))

@@ -73,7 +73,8 @@ class Screen:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total, self.clock = total, clock
+        self.total = total
+        self.clock = clock
         width = None if sys.stdout and sys.stdout.isatty() else PLAIN_WIDTH
         self.console = console or Console(width=width, highlight=False, force_jupyter=False)
         self.trials: dict[str, ScreenTrial] = {}
@@ -164,10 +165,8 @@ class Screen:
         """The current live table, no wider than the console: where space is short, titles are
         folded, then metrics left out.
         """
-        ended, running = (
-            self._ended(),
-            [trial for trial in self.trials.values() if trial.status == "running"],
-        )
+        ended = self._ended()
+        running = [trial for trial in self.trials.values() if trial.status == "running"]
         head = (
             f"{len(ended)} of {self.total} trials ended, "
             f"{_stopwatch(self.clock() - self.began)}{self.left()}"

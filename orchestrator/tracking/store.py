@@ -23,7 +23,8 @@ from orchestrator.results.writing import open_plain, remove, write_atomically
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
+LOCAL = "mlflow.db"
+ARTIFACTS = "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
 # What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may
@@ -34,7 +35,9 @@ DATABRICKS = ("databricks", "databricks-uc", "uc")
 SCHEMES = (*FOLDERS, "http", "https", *DATABASES, *DATABRICKS)
 SERVER = "http://HOST:5000"
 OTHERS = f"give sqlite:///FILE.db or a server, {SERVER}"
-UNKNOWN_USER, FORBIDDEN = 401, 403  # of HTTP
+# of HTTP
+UNKNOWN_USER = 401
+FORBIDDEN = 403
 PLUGINS = "mlflow.tracking_store"
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {

@@ -171,11 +171,13 @@ class Tracker:
                 events.append(self._events.get())
             try:
                 self._send(events)
-                failures, self.trouble = 0, ""
+                failures = 0
+                self.trouble = ""
             except Exception as error:  # no error here may stop the training
                 failures += 1
                 answers = self._sweep is not None  # then it is the trial that MLflow does not take
-                self._sweep, self.trouble = None, reason(error)
+                self._sweep = None
+                self.trouble = reason(error)
                 self._live.clear()
                 wanted = remedy(error, self.folder.name)
                 self._tell((REFUSED if wanted else AWAY).format(self.where, self.trouble, wanted))

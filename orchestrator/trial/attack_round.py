@@ -117,9 +117,8 @@ class ClusterModels:
         """Which clients have the model as the one that they trained last, [clusters, clients].
 
         A client that takes no part in a round stays where it trained last, however it chooses
-        meanwhile: its examples are
-        still in that model, and in no other one. A model that all its clients have left keeps those
-        who were the last.
+        meanwhile: its examples are still in that model, and in no other one. A model that all its
+        clients have left keeps those who were the last.
         """
         users = np.zeros((len(self.weights), len(self.assignment)), bool)
         for j, who in enumerate(users):
@@ -164,7 +163,8 @@ class ClusterModels:
 
     def cluster(self, data: Federation, number: int) -> Cluster:
         """Return one of the models with its clients."""
-        clients, left = np.flatnonzero(self.users[number]), np.flatnonzero(self.left[number])
+        clients = np.flatnonzero(self.users[number])
+        left = np.flatnonzero(self.left[number])
         if not (self.history < 0).any():
             return Cluster(data, number, clients, left)
         took_part = self.history[: self.trained_rounds[number], clients] == number
@@ -233,8 +233,10 @@ def conclude(
     """
     exposures = []
     for attack in due(run, "sums" if sums else "updates", round_ + 1):
-        prefix, pieces = f"{attack.name}.", [by_attack[attack.name] for by_attack in observed]
-        whole, kept = pieces if sums else _joined(pieces), under(prefix, attacks)
+        prefix = f"{attack.name}."
+        pieces = [by_attack[attack.name] for by_attack in observed]
+        whole = pieces if sums else _joined(pieces)
+        kept = under(prefix, attacks)
         seen = SeenRound(data, whole, clients, round_, partial(stream, run.seed), kept, sums=sums)
         exposure: Exposure = attack.module.conclude(attack.config, as_seen(attack.module, seen))
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
@@ -279,7 +281,8 @@ def infer_choices(
     """Compute the results of attacks on the choices of a finished run, after ``dealt`` rounds in
     which clients had none.
     """
-    fixed, exposures = partial(stream, run.seed), []
+    fixed = partial(stream, run.seed)
+    exposures = []
     for attack in of_kind(run, "choices"):
         kept = under(f"{attack.name}.", state.attacks)
         seen = SeenChoices(data, state.history[dealt:], preferences, fixed, kept)

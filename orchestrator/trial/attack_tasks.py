@@ -132,7 +132,8 @@ class AttackTasks(ABC):
         )
         calls = [(setup, attack.name, group, original) for group in numbers]
         confidence: Doubles = np.concatenate(self.gathered(_halves_replicas, attack.name, calls))
-        model, group = original.assignment[pool.owner], data.groups[pool.owner]
+        model = original.assignment[pool.owner]
+        group = data.groups[pool.owner]
         names = original.names, group, data.group_columns
         answers = Answers(pool, inside, confidence, own_confidence, model, *names)
         return _halves.conclude(attack, answers, stream(run.seed, "audit", run.rounds))
@@ -145,8 +146,10 @@ class ShadowTasks(AttackTasks):
 
     def __init__(self, options: Sequence[dict[str, Any]], timeout: float) -> None:
         """Keep the Ray options that tasks use in turn, and the seconds that one may take."""
-        self.options, self.timeout = list(options), timeout
-        self.launched, self.title = 0, ""
+        self.options = list(options)
+        self.timeout = timeout
+        self.launched = 0
+        self.title = ""
 
     def _task(self, function: Any, attack: str) -> Any:
         """Return ``function`` as a Ray task with the next options, and a name that says what it
@@ -257,10 +260,8 @@ def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shad
     worker = session(setup)
     component = attack_named(worker.run, attack)
     rng = stream(worker.run.seed, "audit", models.round, cluster)
-    attacked, sent = (
-        models.cluster(worker.data, cluster),
-        (models.weights, models.own, worker.fixed),
-    )
+    attacked = models.cluster(worker.data, cluster)
+    sent = (models.weights, models.own, worker.fixed)
     model = AttackedModel(attacked, worker.network, models.weights[cluster], shadows, rng, *sent)
     audit: Audit = component.module.audit(component.config, model)
     return audit
@@ -276,7 +277,8 @@ def _replicas(
     that the attack names.
     """
     worker = session(setup)
-    component, replica = attack_named(worker.run, attack), replicas[0]
+    component = attack_named(worker.run, attack)
+    replica = replicas[0]
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
     size = together(run, worker.data.train.x.nbytes, worker.network.layout.size)
@@ -327,10 +329,8 @@ def _measured(
         """
         return streams(purpose, *place, *([1] if purpose == "gradient_noise" else []))
 
-    federations, draws = (
-        [world.data for world in worlds],
-        [streams if world.noisy else apart for world in worlds],
-    )
+    federations = [world.data for world in worlds]
+    draws = [streams if world.noisy else apart for world in worlds]
     try:
         federation.train_models(run, federations, network, models, history, draws, sending, measure)
     except FloatingPointError:
@@ -346,7 +346,8 @@ def _measured(
 
 def _halved(run: Run, attack: str, data: Federation) -> tuple[Pool, NDArray[np.bool_]]:
     """Return the attacked examples, n of them, and which replica trains on which, [replicas, n]."""
-    component, fixed = attack_named(run, attack), partial(stream, run.seed)
+    component = attack_named(run, attack)
+    fixed = partial(stream, run.seed)
     pool = component.module.pool(component.config, data, fixed)
     return pool, component.module.halves(component.config, pool, fixed)
 

@@ -68,7 +68,8 @@ class ClientActor:
         """
         from algorithms.engine import block as work
 
-        worker, models = session(setup), []
+        worker = session(setup)
+        models = []
         for j in range(clusters):
             worker.network.load(
                 worker.network.initial(stream(worker.run.seed, "initial_weights", start, j))
@@ -187,7 +188,8 @@ def train_once(
     """
     from algorithms.engine import block
 
-    cache, train = setup.cache, partial(block.train, run, data, network, models)
+    cache = setup.cache
+    train = partial(block.train, run, data, network, models)
     if cache is None or assigned.round or not run.repeatable:
         return train(assigned, of_round)
     sent = digest(
@@ -203,7 +205,8 @@ def train_once(
             return block.TrainedBlock(
                 read["params"], read["buffers"], read["loss"], under("states.", read)
             )
-        began, new = time.perf_counter(), train(part, of_round)
+        began = time.perf_counter()
+        new = train(part, of_round)
         if new.params.nbytes < WORTH * (time.perf_counter() - began - ENTRY_SECONDS):
             found = {f"states.{name}": array for name, array in new.optimizer_states.items()}
             found |= {"params": new.params, "buffers": new.buffers, "loss": new.loss}
@@ -269,10 +272,8 @@ class ClientPool:
 
     def start(self) -> None:
         """Start the actors' processes."""
-        remote, own_name = (
-            ray.remote(ClientActor),
-            f"clients of {self.sweep or 'a trial'}, {uuid4().hex[:6]}",
-        )
+        remote = ray.remote(ClientActor)
+        own_name = f"clients of {self.sweep or 'a trial'}, {uuid4().hex[:6]}"
         self.actors: list[Any] = [
             remote.options(
                 name=f"{own_name}-{number}", max_restarts=-1, max_task_retries=-1, **placed

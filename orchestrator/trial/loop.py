@@ -102,18 +102,19 @@ class Rounds:
 
         In the first ``dealt`` rounds, they do not follow their preferences.
         """
-        self.run, self.context, self.saved, self.preferences, self.choose = (
-            run,
-            context,
-            saved,
-            preferences,
-            choose,
-        )
+        self.run = run
+        self.context = context
+        self.saved = saved
+        self.preferences = preferences
+        self.choose = choose
         self.dealt = dealt
-        self.data, self.clients, self.setup = context.data, context.clients, context.setup
+        self.data = context.data
+        self.clients = context.clients
+        self.setup = context.setup
         self.sizes = self.data.sizes
         self.recent: list[pa.Table] = []  # the rows of rounds that were not reported yet
-        self.outputs, self.costs = np.empty((0, 0, self.data.classes), np.float32), np.empty((0, 0))
+        self.outputs = np.empty((0, 0, self.data.classes), np.float32)
+        self.costs = np.empty((0, 0))
         self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
         self.layout: Layout = self.clients.run(self.setup, [Job("layout", ())])[0]
         self.audit = ReleaseAudit(run, self.layout.size, self.sizes)
@@ -140,7 +141,9 @@ class Rounds:
         Raises FloatingPointError if a weight is NaN or infinite, or a loss without
         noise or among several models.
         """
-        state, started, round_ = self.state, time.monotonic(), self.state.round
+        state = self.state
+        started = time.monotonic()
+        round_ = self.state.round
         # 1. The server attacks its own models, and publishes the risk with them.
         findings = Findings(state.assignment)
         self._attack(round_, findings)
@@ -148,12 +151,11 @@ class Rounds:
         risks = state.published_risks, state.assignment, self.data.classes
         view = View(state.selection, *risks, state.own_risks if state.own_risks.size else None)
         state.assignment, self.costs = self.choose(round_, view, self.preferences)
-        noise, visiting = (
-            self._noise(),
-            [self._stream("participation", round_, 1)] * len(state.models),
-        )
+        noise = self._noise()
+        visiting = [self._stream("participation", round_, 1)] * len(state.models)
         clients = engine.Clients(self.blocks, self._train, self.layout)
-        sampled, rate = self._stream("participation", round_), self.run.participation_rate
+        sampled = self._stream("participation", round_)
+        rate = self.run.participation_rate
         cohort = server.sample_cohort(self.run.participation, rate, self.data.clients, sampled)
         sums: list[Sum] = []
         results, steps = engine.advance(
@@ -197,7 +199,8 @@ class Rounds:
         """Make a fresh state, still without losses; its weights depend only on the seed and the
         initialization.
         """
-        clusters, clients = self.run.clustering.config.clusters, self.data.clients
+        clusters = self.run.clustering.config.clusters
+        clients = self.data.clients
         (models,) = self.clients.run(self.setup, [Job("initial", (start, clusters))])
         empty = np.zeros((clients, clusters))
         return RunState(
@@ -218,7 +221,8 @@ class Rounds:
         """Make the attacks on models that are due before round ``round_``, and publish the
         risks.
         """
-        state, signal = self.state, attack_round.risk_signal(self.run)
+        state = self.state
+        signal = attack_round.risk_signal(self.run)
         due = attack_round.due(self.run, "models", round_)
         models = ClusterModels.of(state)
         findings.assignment = models.own if due else state.assignment
@@ -239,7 +243,9 @@ class Rounds:
 
     def _replicate(self) -> list[tuple[str, int, Exposure]]:
         """Make the attacks that train whole federations, after the last round."""
-        run, state, tasks = self.run, self.state, self.context.tasks
+        run = self.run
+        state = self.state
+        tasks = self.context.tasks
         names = tuple(metric_rows.name_models(self._snapshot()))
         original = FinishedRun(
             state.models, names, ClusterModels.of(state).own, state.history, state.start
@@ -287,7 +293,9 @@ class Rounds:
         """Draw the noise for each model while the clients train: that of the round, or that of
         the audit's fork.
         """
-        run, size, round_ = self.run, self.layout.size, self.state.round
+        run = self.run
+        size = self.layout.size
+        round_ = self.state.round
         return [
             server.draw_noise(run, size, self._stream(purpose, round_, j))
             for j in range(len(self.state.models))
@@ -299,10 +307,8 @@ class Rounds:
 
         What the server received for each model is added to ``sums``, unless nobody sent anything.
         """
-        state, noise = (
-            self.state,
-            self._noise("canaries") if self.audit.due(self.state.round) else None,
-        )
+        state = self.state
+        noise = self._noise("canaries") if self.audit.due(self.state.round) else None
 
         def fork(j: int, received: ClientUpdates) -> None:
             if noise is not None:
@@ -324,10 +330,8 @@ class Rounds:
         """Book the privacy that the round's releases spent; return the metrics of the
         components, by model.
         """
-        state, events = (
-            self.state,
-            [(j, step.event) for j, step in steps.items() if step.event is not None],
-        )
+        state = self.state
+        events = [(j, step.event) for j, step in steps.items() if step.event is not None]
         state.spent += [Spending(state.round - 1, j, state.start, event) for j, event in events]
         measured = engine.compare_curvatures(self.run, state, results)
         return {
@@ -343,7 +347,8 @@ class Rounds:
         are needed in every round, unless there is only one model. Raises FloatingPointError if a
         weight is NaN or infinite, or a loss without noise or among several models.
         """
-        state, models = self.state, len(self.state.models)
+        state = self.state
+        models = len(self.state.models)
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
@@ -353,7 +358,8 @@ class Rounds:
             )
             self.outputs = np.empty((1, 0, self.data.classes), np.float32)
             return
-        sent, tests = self.clients.share(state.models), len(self.data.test) if reported else 0
+        sent = self.clients.share(state.models)
+        tests = len(self.data.test) if reported else 0
         evaluations = [
             Job("evaluate", (sent, block, round_), models * self._examples(block))
             for block in self.blocks
@@ -373,7 +379,9 @@ class Rounds:
 
     def _record(self, findings: Findings, metrics: dict[int, Metrics], seconds: float) -> None:
         """Write the round's rows to the tables."""
-        snapshot, state, last = self._snapshot(), self.state, self.state.round == self.run.rounds
+        snapshot = self._snapshot()
+        state = self.state
+        last = self.state.round == self.run.rounds
         names = state.names = metric_rows.name_models(snapshot)
         risk = metric_rows.ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
         row = {"round": state.round - 1} | metric_rows.round_row(snapshot)
@@ -388,7 +396,8 @@ class Rounds:
         row |= {"attacked": bool(findings), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
-            if examples := len(self.data.validation):
+            examples = len(self.data.validation)
+            if examples:
                 jobs = prediction_jobs(
                     self.clients.share(state.models), len(names), examples, "validation"
                 )
@@ -408,7 +417,8 @@ class Rounds:
         if findings:
             rng = stream(self.run.seed, "resampling", state.round, 1)
             tables["attacks"] = metric_rows.attack_rows(findings, names) + risk.group_rows(rng)
-        if scores := metric_rows.score_columns(findings, names, self.data):
+        scores = metric_rows.score_columns(findings, names, self.data)
+        if scores:
             tables["scores"] = scores
         self.recent.append(as_table(tables["rounds"]))
         for table, rows in tables.items():
@@ -417,7 +427,8 @@ class Rounds:
 
 # The last number of a stream's place, which tells the draws of the audit apart; its noise has
 # places of three numbers.
-CANARIES, SAMPLING = 1, 2
+CANARIES = 1
+SAMPLING = 2
 
 
 class ReleaseAudit:
@@ -427,7 +438,9 @@ class ReleaseAudit:
         """Decide in which rounds canaries are due; a model has d parameters, and ``sizes``
         [clients] are training examples.
         """
-        self.run, self.d, self.clients = run, d, len(sizes)
+        self.run = run
+        self.d = d
+        self.clients = len(sizes)
         self.plan = run.privacy.module.canaries(run.privacy.config, run)
         self.every = (
             canary_audit.audit_every(self.plan, run, d, sizes) if self.plan and self.begin() else 0

@@ -87,7 +87,8 @@ class Snapshot:
         """Those of the model that each test example's owner uses, for nobody's examples the most
         used one, [m, classes].
         """
-        common, owner = np.bincount(self.state.assignment).argmax(), self.data.test_owner
+        common = np.bincount(self.state.assignment).argmax()
+        owner = self.data.test_owner
         return self.outputs[
             np.where(owner < 0, common, self.state.assignment[owner]), np.arange(len(owner))
         ]
@@ -114,7 +115,8 @@ def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> 
 
 def name_models(shot: Snapshot) -> list[str]:
     """Name the models: after the groups if there are a majority and a minority, else by number."""
-    state, clusters = shot.state, shot.state.losses.shape[1]
+    state = shot.state
+    clusters = shot.state.losses.shape[1]
     if clusters == 1 or not shot.two_groups:
         return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
     # A name stays once risk counts: clients that move because of it must not take a group's name
@@ -155,7 +157,9 @@ def _losses(shot: Snapshot) -> Iterator[Number]:
 
 def _moves(shot: Snapshot) -> Iterator[Number]:
     """Yield how many clients use which model, and how many have moved."""
-    data, used, names = shot.data, shot.state.assignment, shot.state.names
+    data = shot.data
+    used = shot.state.assignment
+    names = shot.state.names
     groups = {name: data.groups == g for g, name in enumerate(data.group_columns)}
     for name, size in zip(names, np.bincount(used, minlength=len(names)).tolist(), strict=True):
         yield Number("clients", size, of_model(name))
@@ -179,7 +183,8 @@ def _accuracies(shot: Snapshot) -> Iterator[Number]:
     ``accuracy`` weights every group by its number of clients, because test sets of equal size do
     not make the groups equal; ``aggregated_accuracy`` weights every client by its test examples.
     """
-    right, counted = 0.0, 0
+    right = 0.0
+    counted = 0
     for g, name in enumerate(shot.data.group_columns):
         inside = shot.test_group == g
         if not inside.any():
@@ -198,7 +203,8 @@ def _accuracies(shot: Snapshot) -> Iterator[Number]:
     owned = shot.data.test_owner >= 0
     if owned.any():
         yield Number("aggregated_accuracy", float(shot.hits[owned].mean()))
-    logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
+    logits = shot.logits[shot.judged]
+    y = shot.data.test.y[shot.judged]
     predicted = logits.argmax(axis=1)
     f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
     yield Number("test_accuracy", float((predicted == y).mean()))
@@ -220,14 +226,17 @@ def _accuracies_of_constant(shot: Snapshot) -> dict[str, float]:
 
 def _model_risks(state: RunState, preferences: Preferences, data: Federation) -> Iterator[Number]:
     """Yield the measured risk of each model, the worst and the mean, and the violations."""
-    risks, names, used = state.measured_risks, state.names, state.assignment
+    risks = state.measured_risks
+    names = state.names
+    used = state.assignment
     in_use = np.unique(used)
     measured = in_use[~np.isnan(risks[in_use])]
     null = {j: client_risk.worst_by_chance(state.queried[j : j + 1]) for j in measured.tolist()}
     for j in in_use.tolist():
         yield Number("mia_accuracy", float(risks[j]), of_model(names[j]), chance=null.get(j))
     if len(measured):
-        mean, largest = float(risks[measured].mean()), float(risks[measured].max())
+        mean = float(risks[measured].mean())
+        largest = float(risks[measured].max())
         yield Number("mia_accuracy", mean, chance=float(np.mean(list(null.values()))))
         worst = client_risk.worst_by_chance(state.queried[measured])
         yield Number("mia_accuracy", largest, WORST, chance=worst)
@@ -247,7 +256,8 @@ def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the
     fairness of two groups by chance.
     """
-    logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
+    logits = shot.logits[shot.judged]
+    y = shot.data.test.y[shot.judged]
     decided = (
         np.arange(logits.shape[1]) == y[:, None]
     )  # each pair of example and class, by the class's probability
@@ -356,7 +366,8 @@ class ClientExposure:
 
 def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dict[str, Any]:
     """Return the columns of ``clients.parquet`` for one evaluated round, one entry per client."""
-    state, data = shot.state, shot.data
+    state = shot.state
+    data = shot.data
     clients = np.arange(data.clients)
     owned = np.bincount(data.test_owner[data.test_owner >= 0], minlength=data.clients)
     right = np.bincount(data.test_owner[shot.hits & (data.test_owner >= 0)], minlength=data.clients)
@@ -510,8 +521,7 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
     ``clients.parquet`` (FinP, App. C.4).
 
     It says little of rho, which compares clients of one round: both curvatures change from round to
-    round, and that alone
-    makes them agree. Empty if they were not measured or it is not defined.
+    round, and that alone makes them agree. Empty if they were not measured or it is not defined.
     """
     names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
     columns = [clients[name].to_numpy().astype(np.float64) for name in names]

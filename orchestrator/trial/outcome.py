@@ -1,8 +1,7 @@
 """Writes the files of a trial at its end, whether it finished, diverged, failed or was stopped.
 
 Each function returns the record: status, reason, final metrics, seconds, and the software and
-machine it ran with. ``began`` is
-when the trial began, in seconds since the epoch.
+machine it ran with. ``began`` is when the trial began, in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ def finish(
     Raises:
         DamageError: rows of the trial were damaged or deleted while it ran.
     """
-    tables, state = {name: trial.rows(name) for name in TABLES}, trial.state
+    tables = {name: trial.rows(name) for name in TABLES}
+    state = trial.state
     over = Outcome(
         tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries, state.history
     )

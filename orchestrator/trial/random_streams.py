@@ -56,9 +56,8 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
     """Return the generator of one stream of a run, which is fresh if the run must keep it secret.
 
     Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on
-    gradients and on updates,
-    the lots of private steps, and who takes part if not all do. So is the noise of an audit, which
-    covers the same updates.
+    gradients and on updates, the lots of private steps, and who takes part if not all do. So is the
+    noise of an audit, which covers the same updates.
     """
     protecting = {"noise", "gradient_noise", "update_noise", "canaries"}
     protecting |= {"batches"} if run.training.module.PRIVATE_STEPS else set()

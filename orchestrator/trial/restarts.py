@@ -95,7 +95,8 @@ class Trial:
         """Return the rows of all rounds not returned before; none while initializations are
         compared.
         """
-        new, recent = self.state.round - self.reported, self.rounds.recent
+        new = self.state.round - self.reported
+        recent = self.rounds.recent
         if self.comparing or new <= 0:
             return []
         table = (
@@ -148,7 +149,8 @@ class Trial:
         Such noise is spent with every model that was sent out, and how much that was stood in what
         is damaged.
         """
-        folder, origin = self.context.folder, self.context.origin
+        folder = self.context.folder
+        origin = self.context.origin
         try:
             return Saved.of(folder, origin)
         except DamageError as damage:
@@ -232,11 +234,13 @@ class Trial:
             self.rounds = self._rounds(state.start + 1)
             self.state.outer = {"best": best} if best else {}
             # The models of abandoned initializations were sent out as well.
-            self.state.spent, self.state.resumed = state.spent, state.resumed
+            self.state.spent = state.spent
+            self.state.resumed = state.resumed
         elif best is None:
             raise FloatingPointError(f"all {self.starts} initializations diverged")
         else:
             self.rounds.state = self.saved.load(self.saved.best or "")
             self.rounds.recent.clear()  # they are of the last initialization
-            self.state.outer, self.state.spent = state.outer | {"settled": True}, state.spent
+            self.state.outer = state.outer | {"settled": True}
+            self.state.spent = state.spent
             self.state.resumed = state.resumed

@@ -160,7 +160,8 @@ class Saved:
         """Add the rows of one more round of an initialization to a table; the next `commit`
         makes them count.
         """
-        content, sink = as_table(rows), pa.BufferOutputStream()
+        content = as_table(rows)
+        sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, content.schema) as file:
             file.write_table(content)
         self.log.extend(f"rows-{start}-{table}{GROWING}", memoryview(sink.getvalue()))
@@ -252,7 +253,8 @@ def begun_with(folder: TrialFolder) -> Mapping[str, Any]:
 
 def _read(streams: bytes) -> pa.Table:
     """Return the rows of all streams, one after another."""
-    source, parts = pa.BufferReader(streams), []
+    source = pa.BufferReader(streams)
+    parts = []
     while source.tell() < source.size():
         parts.append(pa.ipc.open_stream(source).read_all())
     return join_tables(parts)

@@ -61,7 +61,8 @@ _sessions: dict[str, Session] = {}
 
 # Parameters of glibc's mallopt: the sizes above which freed memory is returned to the system at
 # once.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
 KEPT = 1 << 28
 
 

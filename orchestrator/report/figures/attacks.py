@@ -33,7 +33,10 @@ Attacks = dict[str, list[Scores]]  # of the models of several seeds, by attack
 
 # false positive rates besides a curve's own, as straight lines are bent on logarithmic axes
 POINTS = 200
-GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
+# what is attacked, besides models by name
+GLOBAL = "global"
+RUN = "run"
+REPLICAS = "replicas"
 EXPLAINED = {
     RUN: "; all models: each example is attacked in the model that its owner uses",
     REPLICAS: (
@@ -73,10 +76,8 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     across = {2: 4, 4: 4}.get(
         targets, drawing.IN_A_ROW
     )  # a row for each setting, or for two of them
-    title, headings = (
-        "ROC curves of the attacks in the last attacked round",
-        [heading for _, heading, _ in panels],
-    )
+    title = "ROC curves of the attacks in the last attacked round"
+    headings = [heading for _, heading, _ in panels]
     figure, axes = drawing.grid(arr, title, headings, across)
     lowest = min(
         _curves(ax, attacks, styles) for ax, (*_, attacks) in zip(axes, panels, strict=True)
@@ -116,10 +117,8 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
     # has.
     names = {RUN: GLOBAL} if arr.results.value(trial, "clustering.clusters") in (None, 1) else {}
     for (target, attack), rows in frame.groupby(["target", "attack"], sort=True):
-        score, member = (
-            rows["score"].to_numpy("float64", na_value=float("nan")),
-            rows["member"].to_numpy(bool),
-        )
+        score = rows["score"].to_numpy("float64", na_value=float("nan"))
+        member = rows["member"].to_numpy(bool)
         if 0 < member.sum() < len(member) and not np.isnan(score).any():
             model = (
                 REPLICAS
@@ -134,9 +133,11 @@ def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) ->
 
     Returns the lowest false positive rate that can be drawn.
     """
-    lowest, areas = 1.0, list[Any]()
+    lowest = 1.0
+    areas = list[Any]()
     for name in filter(attacks.__contains__, styles):
-        scores, style = attacks[name], styles[name]
+        scores = attacks[name]
+        style = styles[name]
         first = max(1 / float((~member).sum()) for _, member in scores)
         curves = [membership.roc(*pair) for pair in scores]
         at = np.unique(
@@ -181,7 +182,8 @@ def _styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
 
 
 def _heading(arr: Arrangement, target: str, place: tuple[Any, Any, Any]) -> str:
-    named, words = {GLOBAL: "", RUN: "all models", REPLICAS: "replicas"}, target.replace("_", " ")
+    named = {GLOBAL: "", RUN: "all models", REPLICAS: "replicas"}
+    words = target.replace("_", " ")
     model = named.get(target, words if "model" in words else f"{words} model")
     return ", ".join(filter(None, (arr.heading(*place), model))) or arr.hue_label(place[-1])
 

@@ -1,9 +1,8 @@
 """The figures of a report, each a function of an `Arrangement` that returns None without data.
 
 No figure is about one component: what is drawn over accuracy, client by client, over the rounds and
-by setting is declared by
-metrics (`Metric.risk`, ``clients``, ``over_rounds``, ``final``). Only the papers' own figures are
-in a list.
+by setting is declared by metrics (`Metric.risk`, ``clients``, ``over_rounds``, ``final``). Only the
+papers' own figures are in a list.
 """
 
 from __future__ import annotations

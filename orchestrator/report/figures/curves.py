@@ -156,10 +156,8 @@ def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: A
     means = by_round(arr, cell, name)
     if max((point.n for point in means.values()), default=0) >= FEWEST:
         ax.plot(list(means), [point.mean for point in means.values()], **{"linewidth": 2} | style)
-        low, high = (
-            [point.low for point in means.values()],
-            [point.high for point in means.values()],
-        )
+        low = [point.low for point in means.values()]
+        high = [point.high for point in means.values()]
         ax.fill_between(list(means), low, high, color=style["color"], alpha=0.18, linewidth=0)
         return
     for trial in cell.trials:

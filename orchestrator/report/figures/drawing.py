@@ -41,13 +41,15 @@ UNDATED = {
 
 GRAY = "#6B6B6B"
 REFERENCE: dict[str, Any] = {"color": GRAY, "linestyle": "--", "linewidth": 1.2, "zorder": 1}
-BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
+# points; 10 points are 17 pixels at the resolution below
+BODY = 10
+HEADING = 11
+TITLE = 13
 RESOLUTION = 120  # dots per inch
-WIDTH, NARROW, HEIGHT = (
-    3.4,
-    2.75,
-    2.5,
-)  # of a panel, in inches; narrow where more than three are side by side
+# of a panel, in inches; narrow where more than three are side by side
+WIDTH = 3.4
+NARROW = 2.75
+HEIGHT = 2.5
 IN_A_ROW = 3  # at most so many panels are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
@@ -65,7 +67,8 @@ def picture(figure: Figure, form: Format = "png") -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     _take_literally(figure)
-    canvas, file = FigureCanvasAgg(figure), BytesIO()
+    canvas = FigureCanvasAgg(figure)
+    file = BytesIO()
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
@@ -168,7 +171,8 @@ def same_scale(
     """Give panels of one kind the same vertical limits, so that they can be compared."""
     for kind in set(kinds):
         alike = [ax for ax, of in zip(axes, kinds, strict=True) if of == kind]
-        low, high = min(ax.get_ylim()[0] for ax in alike), max(ax.get_ylim()[1] for ax in alike)
+        low = min(ax.get_ylim()[0] for ax in alike)
+        high = max(ax.get_ylim()[1] for ax in alike)
         for ax in alike:
             ax.set_ylim(max(within[0], low), min(within[1], high))
 

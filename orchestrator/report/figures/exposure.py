@@ -24,7 +24,9 @@ from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, by_method, is_nothing
 
 TITLE = "Exposure by what the attacker sees"
-PER_ATTACK, MOST = 1.6, 9.5  # inches of a panel's width
+# inches of a panel's width
+PER_ATTACK = 1.6
+MOST = 9.5
 LINE = 15  # characters of a label's line
 
 
@@ -68,7 +70,8 @@ def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
     """View and first measured risk of every attack as trials configure it, those that see most
     first.
     """
-    views, found = list(ADVERSARIES), dict[tuple[int, str, str], Metric]()
+    views = list(ADVERSARIES)
+    found = dict[tuple[int, str, str], Metric]()
     for trial in arr.trials:
         for name, attack in attacks_of(arr.results, trial).items():
             risks = (
@@ -76,7 +79,8 @@ def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
                 if attack
                 else []
             )
-            if measured := [risk for risk in risks if not is_nothing(trial.get(risk.name))]:
+            measured = [risk for risk in risks if not is_nothing(trial.get(risk.name))]
+            if measured:
                 risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
                 found[views.index(sees(attack)), name, risk.name] = risk
     return [
@@ -98,7 +102,8 @@ def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
     values = []
     for trial in cell.finished:
         name = risk.chance if isinstance(risk.chance, str) else ""
-        value, chance = trial.get(risk.name), trial.get(name) if name else risk.chance
+        value = trial.get(risk.name)
+        chance = trial.get(name) if name else risk.chance
         if value is not None and chance is not None and float(chance) < 1:
             values.append((repeat(trial), (float(value) - float(chance)) / (1 - float(chance))))
     return replace(estimate(independent(values)), highest=1.0)

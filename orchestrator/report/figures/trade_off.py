@@ -51,11 +51,10 @@ RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] 
         lambda front: front.possible,
     ),
 )
-LARGEST, SMALLEST, STEP = (
-    11,
-    7,
-    2,
-)  # sizes of marks: of marks at the same place, the later is smaller and lies above
+# sizes of marks: of marks at the same place, the later is smaller and lies above
+LARGEST = 11
+SMALLEST = 7
+STEP = 2
 
 
 def trade_off(arr: Arrangement) -> Figure | None:
@@ -73,7 +72,8 @@ def trade_off(arr: Arrangement) -> Figure | None:
     figure, axes = drawing.grid(
         arr, "Risk against accuracy of the final models", headings, across, width
     )
-    names, band = [risk for row in rows for risk in row], False
+    names = [risk for row in rows for risk in row]
+    band = False
     constant = False
     attacked = [risk for risk in names if not metric(risk).protects]
     undominated = {
@@ -115,7 +115,8 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
         for of, at, hue, cell in arr.cells()
         if of == panel and repetitions(cell, accuracy, risk)
     ]
-    if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
+    guessed = drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk)
+    if guessed:
         ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
         ax.axhspan(
             min(guessed),
@@ -129,7 +130,8 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
     for (at, hue, cell), larger in zip(
         cells, _around([cell for *_, cell in cells], accuracy, risk), strict=True
     ):
-        points, place = list(repetitions(cell, accuracy, risk).values()), arr.hues.index(hue)
+        points = list(repetitions(cell, accuracy, risk).values())
+        place = arr.hues.index(hue)
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
         style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
         edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
@@ -144,7 +146,8 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
             continue
         pale = style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
         ax.plot(*zip(*points, strict=True), **pale)
-        x, y = cell.estimate(accuracy), cell.estimate(risk)
+        x = cell.estimate(accuracy)
+        y = cell.estimate(risk)
         style |= {
             "xerr": [[x.mean - x.low], [x.high - x.mean]],
             "yerr": [[y.mean - y.low], [y.high - y.mean]],
