@@ -60,6 +60,7 @@ class Snapshot:
         for name, array in arrays.items():
             self._seen[id(array)] = array
             self._copy(name, array)
+        self._places: set[tuple[str, ...]] = set()  # modules, with the names that were looked at
         self._waiting: deque[tuple[str, Any]] = deque()
         self._visit("", module)
         for name, array in arrays.items():
@@ -187,6 +188,10 @@ class Snapshot:
 
     def _visit_globals(self, module: str, variables: dict[str, Any], names: set[str]) -> None:
         """Look at the globals that some code names, and what it names of imported modules."""
+        place = (module, *sorted(names))
+        if place in self._places:  # modules may import each other
+            return
+        self._places.add(place)
         for name in sorted(names & variables.keys()):
             held = variables[name]
             if not isinstance(held, ModuleType):

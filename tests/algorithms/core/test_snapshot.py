@@ -5,7 +5,7 @@ taken back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,3 +120,15 @@ def test_what_can_only_move_on_is_never_the_same():
     kept = Snapshot(it)
     assert kept.changed(it) == ["numbers"]
     assert shown(["numbers.0.(1)", "numbers.1", "a.0.weight"]) == ["numbers", "a.0.weight"]
+
+
+def test_modules_that_import_each_other_end(monkeypatch):
+    """Each names the other, so that looking at one leads back to it."""
+    one = ModuleType("one_of_two")
+    other = ModuleType("other_of_two")
+    code = "class Net(Base):\n    def forward(self, x):\n        return other.held, one.held\n"
+    vars(one).update(other=other, one=one, held=1.0, Base=nn.Module)
+    vars(other).update(other=other, one=one, held=2.0, Base=nn.Module)
+    exec(code, vars(one))
+    found = Snapshot(one.Net()).values
+    assert (found["one_of_two.held"], found["other_of_two.held"]) == (1.0, 2.0)
